@@ -1,0 +1,45 @@
+# Each target does its own set-up: Python >= 3.10 and make are all that a machine needs.
+PYTHON ?= python3
+VENV   := .venv
+PEER   := .venv-peer
+BIN    := $(VENV)/bin
+PEER_VERSION := 0.31.0
+
+.PHONY: help setup demo test test-all lint bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/ready.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# The peer lives in an environment of its own, so that its dependencies never meet ours.
+$(PEER)/ready.stamp: Makefile
+	$(PYTHON) -m venv $(PEER)
+	$(PEER)/bin/python -m pip install --quiet --disable-pip-version-check 'wandb==$(PEER_VERSION)'
+	@touch $@
+
+setup: $(VENV)/ready.stamp ## make the virtual environment
+
+demo: setup ## a real training run, sampled, logged, synced and shown, in about 20 seconds
+	$(BIN)/python examples/demo.py
+
+test: setup $(PEER)/ready.stamp ## the tests (minutes)
+	$(BIN)/python -m pytest tests -m 'not slow' -n 2
+
+test-all: setup $(PEER)/ready.stamp ## the tests and the long matrices
+	$(BIN)/python -m pytest tests -n 2
+
+lint: setup ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@mkdir -p .typecheck && ln -sfn "$(CURDIR)" .typecheck/runferry
+	cd .typecheck && ../$(BIN)/mypy --config-file ../pyproject.toml -p runferry.logformat -p runferry.writer -p runferry.sampler -p runferry.sync -p runferry.backend -p runferry.cli
+
+bench: setup $(PEER)/ready.stamp ## measure beside the peer; prints the table of benchmarks/RESULTS.md
+	$(BIN)/python benchmarks/run_all.py
+
+clean: ## remove everything that the targets above made
+	rm -rf $(VENV) $(PEER) .typecheck .mypy_cache .ruff_cache .pytest_cache .demo build dist *.egg-info

@@ -1,0 +1,61 @@
+"""The command line: one module per command, loaded only when that command runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+# command -> one line of help, so that `runferry --help` imports no command.
+COMMANDS = {
+    "sync": "Replay logs to a backend; safe to stop and to repeat.",
+    "ls": "The state of every run found.",
+    "show": "What a log holds: records, rows, summary, damage.",
+    "record": "Run a command: samples, console and exit code in a log, no code change.",
+    "sample": "One sample of this machine's metrics as JSON.",
+    "serve": "The embedded backend: the W&B protocol and a page, on one SQLite file.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called: `cli/<name>.py` defines `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="runferry")
+def group() -> None:
+    """Offline-first experiment logging: write a .wandb log anywhere, replay it to the backend later.
+
+    Exit codes: 0 all done, 1 some partial or failed, 2 usage or credentials, 75 try again later, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """The console script `runferry`."""
+    try:
+        group.main(prog_name="runferry", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except BrokenPipeError:  # `runferry show | head`
+        sys.stderr.close()
+        sys.exit(0)
