@@ -1,0 +1,5 @@
+"""`python -m runferry.cli` is the command `runferry`."""
+
+from . import main
+
+main()
