@@ -21,16 +21,16 @@ COMMANDS = {
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called: `cli/<name>.py` defines `command`."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002, D102 - click's
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002, D102
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002, D102
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

@@ -1,1 +1,80 @@
-"""Placeholder."""
+"""The `.wandb` transaction log: framing, schema, reading, run directories, and the fold into a run's state.
+
+A log is seven bytes of header and then records, each a serialized message, cut into chunks so that no chunk crosses
+the edge of a 32,768-byte block. Damage thus ends at the next block at the latest.
+
+    file   = header block*
+    header = 3a 57 26 42  e1 be  00                 `:W&B`, magic 0xBEE1, version 0; lies inside block 0
+    block  = chunk* trailer                         32,768 bytes counted from the start of the file
+    chunk  = crc32 u32 | length u16 | type u8 | payload[length]             little-endian
+    type   = 1 FULL, 2 FIRST, 3 MIDDLE, 4 LAST
+    record = FULL | FIRST MIDDLE* LAST              payloads joined are one `Record` message
+
+The checksum is CRC-32 (ISO-HDLC, zlib's, not Castagnoli, not masked) over the type byte followed by the payload. When
+fewer than 7 bytes are left in a block they are zero (the trailer, which no reader inspects). With exactly 7 left, a
+FIRST chunk of length 0 fills them.
+
+A worked example, one record `alert{title: "hi"}`:
+
+    00  3a 57 26 42 e1 be 00                        header
+    07  af d7 ae 7a  06 00  01                      crc, length 6, FULL
+    0e  52 04 0a 02 68 69                           field 10 (alert), 4 bytes: field 1 "hi"
+
+A record that is one byte too long for block 0 (payload 32,755 bytes):
+
+    00007  36 b4 39 5c  f2 7f  02  ...              FIRST, 32,754 bytes: to the edge of the block
+    08000  f5 2e 6b 7b  01 00  04  78               LAST, 1 byte
+
+The same in prose, with what each reader does about damage: docs/format.md.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO
+
+from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SIZE, ChunkType
+from .framing import Framer, framed_size
+from .history import decode_history
+from .reader import LogReader, read_records
+from .record import Gap, GapReason, Record
+from .rundir import RunDirName, find_logs, latest_run, log_name, run_id_of, valid_run_id
+from .runstate import RunState
+from .values import loads, loads_all
+from .wire import WireError
+
+
+def load(path: str | os.PathLike[str] | BinaryIO) -> RunState:
+    """Everything that a log holds: rows, samples, console, config, summary, and the gaps in it."""
+    return RunState().add_all(read_records(path))
+
+
+read = read_records
+
+__all__ = [
+    "BLOCK_SIZE",
+    "CHUNK_HEADER_SIZE",
+    "FILE_HEADER",
+    "MAX_RECORD_SIZE",
+    "ChunkType",
+    "Framer",
+    "Gap",
+    "GapReason",
+    "LogReader",
+    "Record",
+    "RunDirName",
+    "RunState",
+    "WireError",
+    "decode_history",
+    "find_logs",
+    "framed_size",
+    "latest_run",
+    "load",
+    "loads",
+    "loads_all",
+    "log_name",
+    "read",
+    "read_records",
+    "run_id_of",
+    "valid_run_id",
+]

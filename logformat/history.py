@@ -1,0 +1,154 @@
+"""Rows: the body of a history record to key paths and JSON texts, without building messages.
+
+A training loop logs the same keys again and again, so the bytes of each key are decoded once, and a row whose keys
+were seen before costs little more than the walk over its items.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import orjson
+
+from .wire import BYTES, VARINT, WireError, fields, read_varint
+
+Path = tuple[str, ...]
+"""A key: one component per level of nesting. Components may hold dots and slashes."""
+
+STEP: Path = ("_step",)
+RUNTIME: Path = ("_runtime",)
+TIMESTAMP: Path = ("_timestamp",)
+
+_ITEM, _STEP, _KEY, _NESTED = 0x0A, 0x12, 0x0A, 0x12  # tags of single-byte fields
+_VALUE_JSON = b"\x82\x01"  # tag of field 16
+SHAPES_KEPT = 8_192
+"""Heads and shapes remembered; a log with more of them decodes them again, and memory stays bounded."""
+
+_heads: dict[bytes, Path] = {}
+_shapes: dict[bytes, tuple[Path, ...]] = {}
+
+
+def decode_history(body: bytes) -> tuple[tuple[Path, ...], list[bytes]]:
+    """The items of a HistoryRecord in their order: key paths, and the JSON text of each.
+
+    The tuple of paths is the same object for every row of the same keys, so that plans can be kept by it. A row
+    without `_step` item gets one from the record's step field, where it has that.
+
+    Raises:
+        WireError: the bytes are no history record.
+    """
+    at, end = 0, len(body)
+    heads: list[bytes] = []
+    values: list[bytes] = []
+    try:
+        while at < end:
+            if body[at] != _ITEM:
+                break
+            size, at = body[at + 1], at + 2
+            if size > 0x7F:
+                size, at = read_varint(body, at - 1)
+            stop = at + size
+            head = at
+            while body[at] == _NESTED:
+                at += 2 + body[at + 1]
+            if body[at : at + 2] != _VALUE_JSON or at == head or stop > end:
+                return _decode_any(body)
+            length, value = body[at + 2], at + 3
+            if length > 0x7F:
+                length, value = read_varint(body, at + 2)
+            if value + length != stop:
+                return _decode_any(body)
+            heads.append(body[head:at])
+            values.append(body[value:stop])
+            at = stop
+    except IndexError:
+        return _decode_any(body)
+    shape = b"".join(heads)
+    paths = _shapes.get(shape)
+    if paths is None or len(paths) != len(heads):
+        paths = tuple(_path(head) for head in heads)
+        if len(_shapes) >= SHAPES_KEPT:
+            _shapes.clear()
+        _shapes[shape] = paths
+    if STEP not in paths:
+        return _decode_any(body)
+    return paths, values
+
+
+def _path(head: bytes) -> Path:
+    path = _heads.get(head)
+    if path is None:
+        if len(_heads) >= SHAPES_KEPT:
+            _heads.clear()
+        try:
+            parts = [str(head[start:stop], "utf-8") for _, _, start, stop in fields(head)]
+        except UnicodeDecodeError as error:
+            raise WireError(f"a key is not UTF-8: {error}") from error
+        path = _heads[head] = tuple(parts)
+    return path
+
+
+def _decode_any(body: bytes) -> tuple[tuple[Path, ...], list[bytes]]:
+    """The same for every shape that the format allows: keys of any length, plain `key`, typed values, no step."""
+    paths: list[Path] = []
+    values: list[bytes] = []
+    step: int | None = None
+    for number, kind, start, stop in fields(body):
+        if number == 1 and kind == BYTES:
+            path, value = _item(body[start:stop])
+            if path and value is not None:
+                paths.append(path)
+                values.append(value)
+        elif number == 2 and kind == BYTES:
+            step = 0
+            for inner, inner_kind, begin, _ in fields(body, start, stop):
+                if inner == 1 and inner_kind == VARINT:
+                    step = _signed(read_varint(body, begin)[0])
+    if step is not None and STEP not in paths:
+        paths.append(STEP)
+        values.append(b"%d" % step)
+    return tuple(paths), values
+
+
+def _item(item: bytes) -> tuple[Path, bytes | None]:
+    """Key path and JSON text of one HistoryItem: nested_key before key, typed value before value_json."""
+    key: Path = ()
+    nested: list[str] = []
+    text: bytes | None = None
+    typed: bytes | None = None
+    try:
+        for number, kind, start, stop in fields(item):
+            if number == 1 and kind == BYTES:
+                key = (str(item[start:stop], "utf-8"),)
+            elif number == 2 and kind == BYTES:
+                nested.append(str(item[start:stop], "utf-8"))
+            elif number == 16 and kind == BYTES:
+                text = item[start:stop]
+            elif 3 <= number <= 8:
+                typed = _typed(number, item[start:stop])
+    except UnicodeDecodeError as error:
+        raise WireError(f"a key is not UTF-8: {error}") from error
+    return tuple(nested) or key, text if typed is None else typed
+
+
+def _typed(number: int, value: bytes) -> bytes | None:
+    """JSON text of the oneof `value` (since 0.31): none, boolean, integer (zigzag), number, text, json."""
+    if number == 3:
+        return b"null"
+    if number == 4:
+        return b"true" if read_varint(value, 0)[0] else b"false"
+    if number == 5:
+        zigzag = read_varint(value, 0)[0]
+        return b"%d" % (zigzag >> 1 ^ -(zigzag & 1))
+    if number == 6 and len(value) == 8:
+        double = struct.unpack("<d", value)[0]
+        if double != double or double in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN differs from itself
+            return {"nan": b"NaN", "inf": b"Infinity", "-inf": b"-Infinity"}[str(double)]
+        return orjson.dumps(double)
+    if number == 7:
+        return orjson.dumps(value.decode("utf-8", "replace"))
+    return value if number == 8 else None
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value

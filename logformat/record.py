@@ -1,0 +1,120 @@
+"""What a reader gives: a record, or the gap where records were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from .schema import KINDS
+from .wire import BYTES, VARINT, WireError, fields, read_varint
+
+_NUM = 1
+_ENVELOPE = frozenset({16, 19, 200})  # control, uuid, _info
+_NUM_TAG = _NUM << 3 | VARINT
+_SHORT_TAGS = {number << 3 | BYTES: name for number, name in KINDS.items() if number < 16}
+
+
+class GapReason(Enum):
+    """Why bytes of a log could not be read; the first cause, where one led to others."""
+
+    TORN_TAIL = "torn_tail"
+    """The log ends inside a record: its writer was stopped, or is still writing."""
+    BAD_CRC = "bad_crc"
+    """A chunk's checksum does not match its bytes."""
+    BAD_LENGTH = "bad_length"
+    """A chunk claims to reach beyond its block, or a record beyond the cap."""
+    BAD_SEQUENCE = "bad_sequence"
+    """Chunks in an order that no writer makes, such as FIRST followed by FULL."""
+    ZEROED = "zeroed"
+    """Zeros where a chunk should start: a hole left by the file system or the disk."""
+    BAD_PROTO = "bad_proto"
+    """A whole record with a good checksum that is no message."""
+    BAD_HEADER = "bad_header"
+    """The file does not begin with the seven bytes of a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes `offset` to `offset + length` of a log that gave no record."""
+
+    offset: int
+    length: int
+    reason: GapReason
+    records_lost: int | None = None
+    """Counted by the numbers of the records on both sides; None where they don't tell."""
+
+    @property
+    def end(self) -> int:
+        """The offset behind the gap."""
+        return self.offset + self.length
+
+
+class Record(NamedTuple):
+    """One record: where it lies in the file, and its bytes."""
+
+    offset: int
+    """File offset of the first chunk's header."""
+    end: int
+    """File offset behind the last chunk."""
+    payload: bytes
+    num: int
+    """The writer's running number from 1; 0 in logs that have none (before 0.13.9)."""
+    kind: str
+    """Name of the record type, `unknown` for one that this version has never heard of, `empty` for none."""
+    start: int
+    stop: int
+
+    @property
+    def body(self) -> bytes:
+        """The serialized message of the record type."""
+        return self.payload[self.start : self.stop]
+
+    def message(self) -> Any:
+        """The record type's message, parsed; None for kinds without one (`unknown`, `empty`, `request`).
+
+        Raises:
+            WireError: the bytes are no such message.
+        """
+        from google.protobuf.message import DecodeError
+
+        from . import messages
+
+        body = messages.BODIES.get(self.kind)
+        if body is None:
+            return None
+        try:
+            return body.FromString(self.body)
+        except DecodeError as error:
+            raise WireError(f"record {self.num} ({self.kind}) at offset {self.offset}: {error}") from error
+
+
+def parse_record(payload: bytes, offset: int, end: int) -> Record:
+    """A record from its payload, looking no deeper than the envelope.
+
+    Raises:
+        WireError: the payload is no message.
+    """
+    # Nearly every record is `num` and one body of a low field number, in that order: no general walk for those.
+    try:
+        if payload[0] == _NUM_TAG:
+            num, at = payload[1], 2
+            if num > 0x7F:
+                num, at = read_varint(payload, 1)
+            known = _SHORT_TAGS.get(payload[at])
+            if known is not None:
+                size, at = payload[at + 1], at + 2
+                if size > 0x7F:
+                    size, at = read_varint(payload, at - 1)
+                if at + size == len(payload):
+                    return Record(offset, end, payload, num, known, at, at + size)
+    except IndexError:
+        pass  # short payloads take the walk, which says what is wrong
+    num = start = stop = 0
+    kind = "empty"
+    for number, wire_type, begin, finish in fields(payload):
+        if number == _NUM and wire_type == VARINT:
+            num = read_varint(payload, begin)[0]
+        elif wire_type == BYTES and number not in _ENVELOPE:
+            kind, start, stop = KINDS.get(number, "unknown"), begin, finish
+    return Record(offset, end, payload, num, kind, start, stop)

@@ -1,0 +1,436 @@
+"""The fold of a log, or of the segments of one run in order, into what the run is: one truth for every consumer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .console import ConsoleLine, LineAssembler
+from .history import RUNTIME, SHAPES_KEPT, STEP, TIMESTAMP, Path, decode_history
+from .record import Gap, GapReason, Record
+from .summary import MetricSummaries, Summary
+from .values import loads, loads_all
+from .wire import WireError, set_flags
+
+_STDERR = 0
+_STREAMS = {0: "stderr", 1: "stdout"}
+_POLICIES = {0: "now", 1: "end", 2: "live"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One stats record: system metrics at one time."""
+
+    timestamp_ns: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert record."""
+
+    title: str
+    text: str
+    level: str
+    wait_seconds: float
+
+
+@dataclass(slots=True)
+class RunInfo:
+    """What the run records say; a later record changes the fields that it sets."""
+
+    run_id: str = ""
+    entity: str = ""
+    project: str = ""
+    display_name: str = ""
+    notes: str = ""
+    tags: list[str] = field(default_factory=list)
+    group: str = ""
+    job_type: str = ""
+    host: str = ""
+    sweep_id: str = ""
+    git_remote: str = ""
+    git_commit: str = ""
+    start_time_ns: int = 0
+    """Nanoseconds since the epoch; 0 if the log does not say."""
+    starting_step: int = 0
+    resume: bool = False
+    branch_run: str = ""
+    branch_step: int | None = None
+
+
+class RunState:
+    """Add the records of a log in order; read what they make.
+
+    With `keep_rows=False` rows, samples and console lines are counted but not kept, so that memory does not grow with
+    the log. Nothing that a log holds raises: a record that cannot be understood is counted in `bad_records`.
+    """
+
+    def __init__(self, *, keep_rows: bool = True) -> None:
+        self._keep = keep_rows
+        self.info = RunInfo()
+        self.has_run = False
+        """Whether a run record was seen: without one nobody knows which run this is."""
+        self.config: dict[str, Any] = {}
+        self.metrics: list[Any] = []
+        """MetricRecords in order of definition, one per name or glob."""
+        self.telemetry: Any = None
+        """The latest TelemetryRecord, or None."""
+        self.environment: Any = None
+        """All EnvironmentRecords merged, or None."""
+        self.rows: list[dict[str, Any]] = []
+        self.row_count = 0
+        self.last_step: int | None = None
+        self.samples: list[Sample] = []
+        self.sample_count = 0
+        self.last_time_ns = 0
+        """The latest time that a row, sample or console line carries."""
+        self.console: list[ConsoleLine] = []
+        """Complete lines; `console_rest` has unfinished ones."""
+        self.console_count = 0
+        self.files: dict[str, str] = {}
+        """Path below `files/` -> policy: now, end or live. Paths are as logged, so not to be trusted."""
+        self.artifacts: list[Any] = []
+        """ArtifactRecords in order."""
+        self.alerts: list[Alert] = []
+        self.exit_code: int | None = None
+        """None as long as no exit record was seen."""
+        self.exit_runtime = 0
+        """Seconds, from the exit record."""
+        self.preempting = False
+        self.gaps: list[Gap] = []
+        self.counts: Counter[str] = Counter()
+        """Records by kind."""
+        self.bad_records = 0
+        """Records whose message could not be parsed."""
+        self.first_time = 0.0
+        self.last_runtime = 0.0
+        """Seconds: the largest `_runtime` of a row."""
+        self._summary = Summary()
+        self._folds = MetricSummaries()
+        self._metric_index: dict[tuple[str, str], int] = {}
+        self._streams = {name: LineAssembler(name) for name in ("stdout", "stderr")}
+        self._plans: dict[tuple[Path, ...], tuple[int, int, int]] = {}
+        self._handlers = {
+            "history": self._history,
+            "run": self._run,
+            "config": self._config,
+            "summary": self._summary_record,
+            "stats": self._stats,
+            "output_raw": self._output,
+            "output": self._output,
+            "output_logger": self._output_logger,
+            "files": self._files,
+            "artifact": self._artifact,
+            "alert": self._alert,
+            "metric": self._metric,
+            "telemetry": self._telemetry,
+            "environment": self._environment,
+            "exit": self._exit,
+            "preempting": self._preempting,
+        }
+
+    # -- feeding -----------------------------------------------------------------------------------------------------
+
+    def add(self, item: Record | Gap) -> None:
+        """Take the next record or gap of the log into account."""
+        if isinstance(item, Gap):
+            self.gaps.append(item)
+            return
+        self.counts[item.kind] += 1
+        handler = self._handlers.get(item.kind)
+        if handler is None:
+            return
+        try:
+            handler(item)
+        except (WireError, ValueError, RecursionError):
+            self.bad_records += 1
+            self.gaps.append(Gap(item.offset, item.end - item.offset, GapReason.BAD_PROTO, 1))
+
+    def add_all(self, items: Iterable[Record | Gap]) -> RunState:
+        """Add each of `items`; returns itself, so that `RunState().add_all(read_records(path))` reads well."""
+        for item in items:
+            self.add(item)
+        return self
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Nested summary: rows folded by the metric definitions, then what summary records said after them."""
+        return self._summary.tree()
+
+    @property
+    def console_rest(self) -> list[ConsoleLine]:
+        """What the program wrote behind its last newline, per stream."""
+        return [line for stream in self._streams.values() for line in stream.rest()]
+
+    @property
+    def damage(self) -> list[Gap]:
+        """Gaps that lost something for certain: all but an unfinished tail or zeros behind the last record."""
+        soft = {GapReason.TORN_TAIL, GapReason.ZEROED}
+        return [
+            gap for gap in self.gaps if not (gap.reason in soft and gap is self.gaps[-1] and gap.records_lost is None)
+        ]
+
+    @property
+    def records_lost(self) -> int | None:
+        """Records known to be lost in gaps; None if a gap does not tell."""
+        known = [gap.records_lost for gap in self.gaps]
+        return None if None in known else sum(lost for lost in known if lost)
+
+    @property
+    def runtime(self) -> float:
+        """Seconds that the run took: what the exit record says, else up to the last time that anything carries."""
+        if self.exit_runtime:
+            return float(self.exit_runtime)
+        if self.info.start_time_ns and self.last_time_ns > self.info.start_time_ns:
+            return max(self.last_runtime, (self.last_time_ns - self.info.start_time_ns) / 1e9)
+        return self.last_runtime
+
+    def status(self, *, age: float, stale_after: float = 600.0) -> str:
+        """`finished`, `failed`, `crashed`, `running` or `unknown`; `age` is the seconds since the log last grew."""
+        if self.exit_code is not None:
+            return "finished" if self.exit_code == 0 else "failed"
+        if not self.has_run:
+            return "unknown"
+        return "crashed" if age > stale_after else "running"
+
+    # -- one method per kind of record -------------------------------------------------------------------------------
+
+    def _history(self, record: Record) -> None:
+        paths, texts = decode_history(record.body)
+        plan = self._plans.get(paths)
+        if plan is None:
+            if len(self._plans) >= SHAPES_KEPT:
+                self._plans.clear()
+            plan = self._plans[paths] = (_index(paths, STEP), _index(paths, TIMESTAMP), _index(paths, RUNTIME))
+        step, timestamp, runtime = plan
+        self.row_count += 1
+        if step >= 0 and texts[step].lstrip(b"-").isdigit():
+            self.last_step = int(texts[step])
+        if timestamp >= 0:
+            self._saw_time(_number(texts[timestamp]))
+        if runtime >= 0:
+            self.last_runtime = max(self.last_runtime, _number(texts[runtime]))
+        if self._keep:
+            self.rows.append(row_of(paths, texts))
+        plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary)
+        self._summary.update(plain_paths, plain_texts)
+
+    def _saw_time(self, seconds: float) -> None:
+        if 0 < seconds < 1e11:
+            self.last_time_ns = max(self.last_time_ns, int(seconds * 1e9))
+
+    def _run(self, record: Record) -> None:
+        run = record.message()
+        info = self.info
+        self.has_run = True
+        for ours, theirs in (
+            ("run_id", run.run_id),
+            ("entity", run.entity),
+            ("project", run.project),
+            ("display_name", run.display_name),
+            ("notes", run.notes),
+            ("group", run.run_group),
+            ("job_type", run.job_type),
+            ("host", run.host),
+            ("sweep_id", run.sweep_id),
+            ("git_remote", run.git.remote_url),
+            ("git_commit", run.git.commit),
+            ("start_time_ns", nanoseconds(run.start_time)),
+            ("starting_step", run.starting_step),
+            ("resume", run.resume),
+            ("branch_run", run.branch_point.run),
+        ):
+            if theirs and (ours != "start_time_ns" or not info.start_time_ns):
+                setattr(info, ours, theirs)
+        if run.tags:
+            info.tags = list(run.tags)
+        if run.HasField("branch_point"):
+            info.branch_step = int(run.branch_point.value)
+        self._apply_config(run.config)
+        if run.HasField("telemetry"):
+            self.telemetry = run.telemetry
+
+    def _config(self, record: Record) -> None:
+        self._apply_config(record.message())
+
+    def _apply_config(self, change: Any) -> None:
+        for item in change.update:
+            path = tuple(item.nested_key) or (item.key,)
+            try:
+                value = loads(item.value_json.encode())
+            except ValueError:
+                continue  # a broken value drops that item only
+            _merge(self.config, path, value)
+        for item in change.remove:
+            _remove(self.config, tuple(item.nested_key) or (item.key,))
+
+    def _summary_record(self, record: Record) -> None:
+        change = record.message()
+        for item in change.update:
+            path = tuple(item.nested_key) or (item.key,)
+            if path != STEP:  # the step of a summary is that of the last row
+                self._summary.set(path, item.value_json.encode())
+        for item in change.remove:
+            self._summary.remove(tuple(item.nested_key) or (item.key,))
+
+    def _stats(self, record: Record) -> None:
+        stats = record.message()
+        self.sample_count += 1
+        timestamp = nanoseconds(stats.timestamp)
+        self.last_time_ns = max(self.last_time_ns, timestamp)
+        if self._keep:
+            self.samples.append(Sample(timestamp, sample_values(stats)))
+
+    def _output(self, record: Record) -> None:
+        output = record.message()
+        stream = _STREAMS.get(output.output_type, "stdout")
+        self._add_lines(self._streams[stream].feed(nanoseconds(output.timestamp), output.line))
+
+    def _output_logger(self, record: Record) -> None:
+        self._add_lines(self._streams["stdout"].feed(self.last_time_ns, record.message().line))
+
+    def _add_lines(self, lines: list[ConsoleLine]) -> None:
+        self.console_count += len(lines)
+        for line in lines:
+            self.last_time_ns = max(self.last_time_ns, line.timestamp_ns)
+        if self._keep:
+            self.console.extend(lines)
+
+    def _files(self, record: Record) -> None:
+        for item in record.message().files:
+            self.files[item.path] = _POLICIES.get(item.policy, "now")
+
+    def _artifact(self, record: Record) -> None:
+        self.artifacts.append(record.message())
+
+    def _alert(self, record: Record) -> None:
+        alert = record.message()
+        self.alerts.append(Alert(alert.title, alert.text, alert.level, alert.wait_duration / 1000))
+
+    def _metric(self, record: Record) -> None:
+        metric = record.message()
+        if metric.expanded_from_glob:
+            return
+        key = (metric.name, metric.glob_name)
+        index = self._metric_index.get(key)
+        if index is None:
+            self._metric_index[key] = len(self.metrics)
+            self.metrics.append(metric)
+        elif metric._control.overwrite:  # noqa: SLF001 - a field of the message
+            self.metrics[index] = metric
+        else:
+            self.metrics[index].MergeFrom(metric)
+            metric = self.metrics[index]
+        self._folds.define(metric)
+
+    def _telemetry(self, record: Record) -> None:
+        self.telemetry = record.message()
+
+    def _environment(self, record: Record) -> None:
+        environment = record.message()
+        if self.environment is None:
+            self.environment = environment
+        else:
+            if environment.args:
+                del self.environment.args[:]  # the later list replaces, it does not extend
+            self.environment.MergeFrom(environment)
+
+    def _exit(self, record: Record) -> None:
+        end = record.message()
+        self.exit_code = end.exit_code
+        self.exit_runtime = end.runtime
+
+    def _preempting(self, record: Record) -> None:  # noqa: ARG002 - one signature for all kinds
+        self.preempting = True
+
+
+def nanoseconds(timestamp: Any) -> int:
+    """A Timestamp message as nanoseconds since the epoch."""
+    return int(timestamp.seconds * 1_000_000_000 + timestamp.nanos)
+
+
+def row_of(paths: tuple[Path, ...], texts: list[bytes]) -> dict[str, Any]:
+    """A row as nested dicts; a broken value is left out, a later item of the same key wins."""
+    try:
+        values: list[Any] = loads_all(texts)
+    except ValueError:
+        good: list[tuple[Path, Any]] = []
+        for path, text in zip(paths, texts, strict=True):
+            try:
+                good.append((path, loads(text)))
+            except ValueError:
+                continue
+        paths, values = tuple(path for path, _ in good), [value for _, value in good]
+    row: dict[str, Any] = {}
+    for path, value in zip(paths, values, strict=True):
+        if len(path) == 1:
+            row[path[0]] = value
+        else:
+            _put(row, path, value)
+    return row
+
+
+def sample_values(stats: Any) -> dict[str, float]:
+    """The items of a StatsRecord that are finite numbers or NaN; anything else is no metric."""
+    values: dict[str, float] = {}
+    for item in stats.item:
+        try:
+            value = loads(item.value_json.encode())
+        except ValueError:
+            continue
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            values[item.key] = value
+    return values
+
+
+def telemetry_flags(telemetry: Any) -> list[int]:
+    """Numbers of the telemetry features that are on."""
+    return set_flags(telemetry.feature)
+
+
+def _index(paths: tuple[Path, ...], path: Path) -> int:
+    return paths.index(path) if path in paths else -1
+
+
+def _number(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _put(tree: dict[str, Any], path: Path, value: Any) -> None:
+    for part in path[:-1]:
+        inner = tree.get(part)
+        if not isinstance(inner, dict):
+            inner = tree[part] = {}
+        tree = inner
+    tree[path[-1]] = value
+
+
+def _merge(tree: dict[str, Any], path: Path, value: Any) -> None:
+    """Set a config value: objects are merged key by key, as the format has it."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            _merge(tree, (*path, key), inner)
+    elif value == {} and isinstance(_get(tree, path), dict):
+        return
+    else:
+        _put(tree, path, value)
+
+
+def _get(tree: Any, path: Path) -> Any:
+    for part in path:
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree
+
+
+def _remove(tree: dict[str, Any], path: Path) -> None:
+    parent = _get(tree, path[:-1])
+    if isinstance(parent, dict):
+        parent.pop(path[-1], None)

@@ -1,0 +1,181 @@
+"""The summary of a run: what its rows, its metric definitions and its summary records leave."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from .history import SHAPES_KEPT, Path
+from .values import loads
+
+_KINDS = ("min", "max", "mean", "best", "last", "first")
+
+
+class Summary:
+    """A tree of JSON texts, kept flat by path: a row of known keys is one `dict.update`.
+
+    Invariant: no path is a prefix of another one. So a nested update of an object that came whole keeps its siblings.
+    """
+
+    def __init__(self) -> None:
+        self._leaves: dict[Path, bytes] = {}
+        self._admitted: set[tuple[Path, ...]] = set()  # shapes of rows known to break no invariant
+
+    def update(self, paths: tuple[Path, ...], texts: list[bytes]) -> None:
+        """Set many leaves; null sets nothing, as a row's null says nothing about the metric."""
+        if paths not in self._admitted:
+            for path in paths:
+                self._make_room(path)
+            if len(self._admitted) >= SHAPES_KEPT:
+                self._admitted.clear()
+            self._admitted.add(paths)
+        if b"null" in texts:
+            pairs: Iterable[tuple[Path, bytes]] = (
+                pair for pair in zip(paths, texts, strict=True) if pair[1] != b"null"
+            )
+        else:
+            pairs = zip(paths, texts, strict=True)
+        self._leaves.update(pairs)
+
+    def set(self, path: Path, text: bytes) -> None:
+        """Set one leaf to any JSON, null included."""
+        self._make_room(path)
+        self._leaves[path] = text
+
+    def remove(self, path: Path) -> None:
+        """Forget a leaf or everything below a path."""
+        self._make_room(path)
+        self._leaves.pop(path, None)
+
+    def tree(self) -> dict[str, Any]:
+        """The summary as nested dicts; a text that is no JSON is left out."""
+        tree: dict[str, Any] = {}
+        for path, text in self._leaves.items():
+            try:
+                value = loads(text)
+            except ValueError:
+                continue
+            node = tree
+            for part in path[:-1]:
+                node = node.setdefault(part, {})
+            node[path[-1]] = value
+        return tree
+
+    def _make_room(self, path: Path) -> None:
+        """Open up an object above `path` and drop what lies below it, so that `path` can be a leaf."""
+        leaves = self._leaves
+        if path in leaves:
+            return
+        for depth in range(1, len(path)):
+            above = leaves.pop(path[:depth], None)
+            if above is not None:
+                self._admitted.clear()
+                self._open(path[:depth], above)
+        below = [other for other in leaves if len(other) > len(path) and other[: len(path)] == path]
+        for other in below:
+            self._admitted.clear()
+            del leaves[other]
+
+    def _open(self, path: Path, text: bytes) -> None:
+        from json import dumps
+
+        try:
+            value = loads(text)
+        except ValueError:
+            return
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                self._leaves[(*path, key)] = dumps(inner, ensure_ascii=False).encode()
+
+
+class MetricSummaries:
+    """Folds the metrics that were defined with a summary of their own (minimum, mean and so on)."""
+
+    def __init__(self) -> None:
+        self._rules: dict[Path, Any] = {}  # path -> MetricRecord
+        self._globs: list[tuple[re.Pattern[str], Any]] = []
+        self._matched: dict[Path, Any] = {}
+        self._state: dict[Path, dict[str, float]] = {}
+        self._shapes: dict[tuple[Path, ...], bool] = {}
+
+    def define(self, metric: Any) -> None:
+        """Take a MetricRecord into account for the rows that follow."""
+        if metric.name:
+            # A name's unescaped dots separate levels for the summary, and rows may hold the name as one component too.
+            self._rules[(metric.name,)] = metric
+            self._rules[tuple(metric.name.split("."))] = metric
+        elif metric.glob_name:
+            pattern = ".*".join(re.escape(part) for part in metric.glob_name.split("*"))
+            self._globs.append((re.compile(pattern), metric))
+        self._matched.clear()
+        self._shapes.clear()
+
+    def apply(
+        self, paths: tuple[Path, ...], texts: list[bytes], summary: Summary
+    ) -> tuple[tuple[Path, ...], list[bytes]]:
+        """Fold a row's defined metrics into `summary`; the rest of the row, which is folded as it is."""
+        if not (self._rules or self._globs):
+            return paths, texts
+        plain = self._shapes.get(paths)
+        if plain is None:
+            if len(self._shapes) >= SHAPES_KEPT:
+                self._shapes.clear()
+                self._matched.clear()
+            plain = self._shapes[paths] = not any(self._special(path) for path in paths)
+        if plain:
+            return paths, texts
+        kept: list[tuple[Path, bytes]] = []
+        for path, text in zip(paths, texts, strict=True):
+            metric = self._special(path)
+            if metric is None:
+                kept.append((path, text))
+            elif not metric.summary.none:
+                self._fold(path, text, metric, summary)
+        return tuple(path for path, _ in kept), [text for _, text in kept]
+
+    def _special(self, path: Path) -> Any:
+        """The definition that gives `path` a summary of its own, or None."""
+        if path in self._matched:
+            return self._matched[path]
+        metric = self._rules.get(path)
+        if metric is None and not path[0].startswith("_"):
+            name = ".".join(path)
+            metric = next((rule for pattern, rule in self._globs if pattern.fullmatch(name)), None)
+        if metric is not None:
+            kinds = metric.summary
+            if not (kinds.none or any(getattr(kinds, kind) for kind in _KINDS)):
+                metric = None
+        self._matched[path] = metric
+        return metric
+
+    def _fold(self, path: Path, text: bytes, metric: Any, summary: Summary) -> None:
+        try:
+            value = loads(text)
+        except ValueError:
+            return
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if value is not None:
+                summary.set(path, text)
+            return
+        state = self._state.setdefault(path, {})
+        kinds = metric.summary
+        if not math.isnan(value):
+            for kind, better in (("min", min), ("max", max)):
+                state[kind] = better(state.get(kind, value), value)
+        state["count"] = state.get("count", 0) + 1
+        state["total"] = state.get("total", 0) + value
+        state["mean"] = state["total"] / state["count"]
+        state["last"] = value
+        state.setdefault("first", value)
+        state["best"] = state.get("max" if metric.goal == 2 else "min", value)
+        for kind in _KINDS:
+            if getattr(kinds, kind) and kind in state:
+                summary.set((*path, kind), _dumps(state[kind]))
+
+
+def _dumps(number: float) -> bytes:
+    from json import dumps
+
+    return dumps(number).encode()
