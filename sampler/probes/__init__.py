@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""One file per source of metrics."""

@@ -1,0 +1,238 @@
+"""Which CPUs and how much memory a process may really use: control groups v1 and v2, affinity, ancestors' limits.
+
+A limit may sit on any directory between the process's own group and the mount point: Slurm puts it on the job, not
+on the task; Kubernetes on the pod. The smallest one binds, and usage must be read from the directory that owns it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .context import Context
+
+_V1_NO_MEMORY_LIMIT = 1 << 60  # v1 writes LONG_MAX rounded down to a page for "none"
+
+
+class MemoryLimit(NamedTuple):
+    """A finite memory limit: `limit` bytes, set on `folder` of hierarchy `version`."""
+
+    limit: int
+    folder: str
+    version: int
+
+
+class CpuQuota(NamedTuple):
+    """A finite CPU quota: `cpus` may be a fraction; set on `folder`."""
+
+    cpus: float
+    folder: str
+
+
+class Limits(NamedTuple):
+    """What binds a process. `cpus` is the smallest of quota, affinity and CPUs of the host; None if nothing tells."""
+
+    cpus: float | None
+    quota: CpuQuota | None
+    memory: MemoryLimit | None
+
+
+class MemoryUse(NamedTuple):
+    """Bytes charged to the group that owns the limit, and those of them that are not easily reclaimed page cache."""
+
+    current: int
+    working_set: int
+
+
+def count_cpus(text: str) -> int:
+    """How many CPUs a list such as `0-7,16-23` names; 0 for an empty or broken list."""
+    count = 0
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        try:
+            count += int(last or first) - int(first) + 1
+        except ValueError:
+            return 0
+    return count
+
+
+def _unescape(text: str) -> str:
+    """Undo the octal escapes of mountinfo (space, tab, newline, backslash)."""
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, character)
+    return text
+
+
+class Mount(NamedTuple):
+    """One line of mountinfo: `device` is major:minor, `root` the folder of the file system that is mounted."""
+
+    device: str
+    root: str
+    point: str
+    kind: str
+    options: tuple[str, ...]
+
+
+def read_mounts(ctx: Context, pid: int | str) -> list[Mount]:
+    """The mounts that process `pid` sees, in mount order."""
+    mounts = []
+    for line in (ctx.read(f"/proc/{pid}/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(" "), after.split(" ")
+        if len(fields) >= 5 and len(kinds) >= 3:
+            mounts.append(
+                Mount(fields[2], _unescape(fields[3]), _unescape(fields[4]), kinds[0], tuple(kinds[2].split(",")))
+            )
+    return mounts
+
+
+def _folders(ctx: Context, mount: Mount, path: str) -> list[str]:
+    """The group's directory and its ancestors up to the mount point, the group first.
+
+    `path` lies outside the mount in a cgroup namespace (`/../..`) or under another root: then the mount point is
+    the nearest directory that can be seen.
+    """
+    relative = ""
+    root = mount.root.rstrip("/")
+    if ".." not in path.split("/") and (path + "/").startswith(root + "/"):
+        relative = path[len(root) :].strip("/")
+    if relative and not ctx.exists(f"{mount.point}/{relative}"):
+        relative = ""
+    folders = [mount.point]
+    for part in relative.split("/") if relative else ():
+        folders.append(f"{folders[-1]}/{part}")
+    return folders[::-1]
+
+
+class _Groups:
+    """The directories of one process, per controller, whichever version serves it (hybrid hosts have both)."""
+
+    def __init__(self, ctx: Context, pid: int) -> None:
+        self._ctx = ctx
+        self._paths: dict[str, str] = {}
+        for line in (ctx.read(f"/proc/{pid}/cgroup") or "").splitlines():
+            _, controllers, path = (*line.split(":", 2), "", "")[:3]
+            for controller in controllers.split(","):
+                self._paths[controller] = path
+        self._mounts = read_mounts(ctx, pid)
+
+    def folders(self, controller: str) -> tuple[int, list[str]]:
+        """(version, directories from the group up to the mount point); (0, []) where it is not mounted."""
+        if controller in self._paths:
+            for mount in self._mounts:
+                if mount.kind == "cgroup" and controller in mount.options:
+                    return 1, _folders(self._ctx, mount, self._paths[controller])
+        if "" in self._paths:
+            for mount in self._mounts:
+                if mount.kind == "cgroup2":
+                    return 2, _folders(self._ctx, mount, self._paths[""])
+        return 0, []
+
+
+def _memory_limit(ctx: Context, groups: _Groups) -> MemoryLimit | None:
+    version, folders = groups.folders("memory")
+    name = "memory.max" if version == 2 else "memory.limit_in_bytes"
+    found = [MemoryLimit(limit, folder, version) for folder in folders if (limit := ctx.read_int(f"{folder}/{name}"))]
+    binding = min(found, default=None)
+    if binding is None or binding.limit >= _V1_NO_MEMORY_LIMIT:
+        return None
+    total = read_meminfo(ctx).get("MemTotal")
+    return None if total is not None and binding.limit >= total else binding
+
+
+def _quota(ctx: Context, folder: str, version: int) -> float | None:
+    """CPUs' worth of time per period that `folder` grants, None if unlimited."""
+    if version == 2:
+        fields = (ctx.read(f"{folder}/cpu.max") or "").split()
+        quota, period = (int(field) if field.isdecimal() else None for field in (*fields, "", "")[:2])
+    else:
+        quota, period = ctx.read_int(f"{folder}/cpu.cfs_quota_us"), ctx.read_int(f"{folder}/cpu.cfs_period_us")
+    return quota / period if quota and period and quota > 0 else None  # v1 writes -1 for "none"
+
+
+def _cpu_quota(ctx: Context, groups: _Groups) -> CpuQuota | None:
+    version, folders = groups.folders("cpu")
+    found = [CpuQuota(cpus, folder) for folder in folders if (cpus := _quota(ctx, folder, version)) is not None]
+    return min(found, default=None)
+
+
+def _cpuset(ctx: Context, groups: _Groups) -> int:
+    """CPUs of the nearest cpuset that says so; 0 if none does."""
+    _, folders = groups.folders("cpuset")
+    for folder in folders:
+        for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
+            count = count_cpus(ctx.read(f"{folder}/{name}") or "")
+            if count:
+                return count
+    return 0
+
+
+def _affinity(ctx: Context, pid: int) -> int:
+    for line in (ctx.read(f"/proc/{pid}/status") or "").splitlines():
+        if line.startswith("Cpus_allowed_list:"):
+            return count_cpus(line.partition(":")[2])
+    return 0
+
+
+def logical_cpus(ctx: Context) -> int:
+    """CPUs that are online on the host."""
+    return count_cpus(ctx.read("/sys/devices/system/cpu/online") or "") or (
+        os.cpu_count() or 1 if ctx.root == "/" else 0
+    )
+
+
+def find_limits(ctx: Context, pid: int, *, ignore: bool) -> Limits:
+    """The limits of process `pid`; with `ignore`, only affinity and the host's CPUs count."""
+    counts: list[float] = [_affinity(ctx, pid), logical_cpus(ctx)]
+    quota = memory = None
+    if not ignore:
+        groups = _Groups(ctx, pid)
+        quota, memory = _cpu_quota(ctx, groups), _memory_limit(ctx, groups)
+        counts += [_cpuset(ctx, groups), quota.cpus if quota else 0]
+    return Limits(min((count for count in counts if count > 0), default=None), quota, memory)
+
+
+def read_table(text: str | None) -> dict[str, int]:
+    """Lines of `name number` (memory.stat, cpu.stat, memory.events ...) as a dict."""
+    table = {}
+    for line in (text or "").splitlines():
+        name, _, number = line.partition(" ")
+        if number.strip().isdecimal():
+            table[name] = int(number)
+    return table
+
+
+def read_meminfo(ctx: Context) -> dict[str, int]:
+    """/proc/meminfo in bytes."""
+    table = {}
+    for line in (ctx.read("/proc/meminfo") or "").splitlines():
+        name, _, rest = line.partition(":")
+        fields = rest.split()
+        if fields and fields[0].isdecimal():
+            table[name] = int(fields[0]) * (1024 if fields[-1] == "kB" else 1)
+    return table
+
+
+def memory_use(ctx: Context, limit: MemoryLimit) -> MemoryUse | None:
+    """What is charged against `limit` now; None if the group is gone."""
+    v2 = limit.version == 2
+    current = ctx.read_int(f"{limit.folder}/{'memory.current' if v2 else 'memory.usage_in_bytes'}")
+    if current is None:
+        return None
+    stat = read_table(ctx.read(f"{limit.folder}/memory.stat"))
+    return MemoryUse(current, max(0, current - stat.get("inactive_file" if v2 else "total_inactive_file", 0)))
+
+
+def oom_kills(ctx: Context, limit: MemoryLimit) -> int | None:
+    """Processes that the kernel killed in the limit's group since it exists."""
+    name = "memory.events" if limit.version == 2 else "memory.oom_control"
+    return read_table(ctx.read(f"{limit.folder}/{name}")).get("oom_kill")
+
+
+def throttling(ctx: Context, quota: CpuQuota) -> tuple[int, int] | None:
+    """(periods that passed, periods in which the group was held back) since the group exists."""
+    stat = read_table(ctx.read(f"{quota.folder}/cpu.stat"))
+    if "nr_periods" not in stat or "nr_throttled" not in stat:
+        return None
+    return stat["nr_periods"], stat["nr_throttled"]

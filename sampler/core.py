@@ -1,0 +1,110 @@
+"""The sampler: a daemon thread that ticks on absolute deadlines."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+
+from .clock import Clock, SystemClock
+from .engine import Engine, Sample
+from .settings import SamplerSettings
+
+STOP_WITHIN = 2.0  # s, for the last sample and for closing all probes
+
+
+def warn_on_stderr(message: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"runferry sampler: {message}\n")
+
+
+def next_deadline(started: float, interval: float, now: float) -> float:
+    """The first of `started + n * interval` after `now`: ticks that were missed are skipped, never made up for."""
+    return started + (math.floor((now - started) / interval) + 1) * interval
+
+
+class Sampler:
+    """Emits a `Sample` at start, then every `settings.interval` seconds, then one at the end, on its own daemon thread.
+
+    Uses no signals. In a forked child it is inert: it has no thread there, and `start` and `stop` do nothing.
+    """
+
+    def __init__(
+        self,
+        settings: SamplerSettings,
+        emit: Callable[[Sample], None],
+        *,
+        clock: Clock | None = None,
+        root: str = "/",
+        warn: Callable[[str], None] = warn_on_stderr,
+    ) -> None:
+        self._interval = settings.interval
+        self._clock: Clock = clock or SystemClock()
+        self._emit = emit
+        self._engine = Engine(settings, self._pass_on, clock=self._clock, root=root, warn=warn)
+        self._warn = warn
+        self._stopping = threading.Event()
+        self._silent = False  # nothing is emitted once `stop` has returned
+        self._thread: threading.Thread | None = None
+        self._inert = False
+        _alive.add(self)
+
+    def _pass_on(self, sample: Sample) -> None:
+        if not self._silent:
+            self._emit(sample)
+
+    def start(self) -> None:
+        """Start the thread and return at once; the first sample follows within about 0.1 s. A second call does nothing."""
+        if self._inert or self._thread is not None or self._stopping.is_set():
+            return
+        self._thread = threading.Thread(target=self._run, name="runferry-sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Emit a last sample and close all probes, within 2 s. May be called twice, and without `start`."""
+        self._stopping.set()
+        if self._inert or self._thread is None:
+            return
+        self._thread.join(STOP_WITHIN * 0.75)
+        if self._thread.is_alive():  # a read of /proc or /sys hangs: leave the thread, but no child process
+            self._silent = True
+            self._warn("a system file does not answer; the last sample is missing")
+            self._engine.close(STOP_WITHIN * 0.25)
+        self._silent = True
+
+    def _run(self) -> None:
+        try:
+            started = self._clock.monotonic()
+            self._engine.open()
+            self._engine.tick(hurry=True)
+            self._engine.open_third_party()
+            while True:
+                now = self._clock.monotonic()
+                if self._clock.wait(self._stopping, next_deadline(started, self._interval, now) - now):
+                    break
+                self._engine.tick()
+            self._engine.tick(hurry=True)
+        except Exception as error:  # a fault of ours must not show as a traceback in the middle of a training
+            self._warn(f"sampling has ended: {error!r}")
+        finally:
+            self._engine.close(STOP_WITHIN * 0.5)
+
+    def _become_inert(self) -> None:
+        self._inert = self._silent = True
+        self._stopping.set()
+        self._engine.forget()
+
+
+_alive: weakref.WeakSet[Sampler] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for sampler in list(_alive):
+        sampler._become_inert()  # noqa: SLF001 - same module
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,175 @@
+"""One tick: ask every probe, merge what arrived in time into one sample. No thread and no waiting for deadlines here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import registry
+from .clock import Clock
+from .context import Context
+from .keys import KeyTable
+from .probe import Probe, Tier, Values
+from .runners import InlineRunner, Runner, ThreadRunner
+from .settings import SamplerSettings
+
+OVERRUN = (
+    0.5  # s; an inline probe that takes longer twice is moved to a thread. Waiting for a busy interpreter counts too
+)
+LONGEST_GRACE = 0.25  # s
+SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One record of system metrics: wall clock (ns since 1970, UTC) and finite numbers, sorted by key."""
+
+    timestamp_ns: int
+    values: dict[str, int | float] = field(default_factory=dict)
+
+
+class Engine:
+    """The probes of one sampler and the clockwork around them; used by one thread.
+
+    `emit` gets each sample. What it raises is counted and told once: sampling goes on.
+    """
+
+    def __init__(
+        self,
+        settings: SamplerSettings,
+        emit: Callable[[Sample], None],
+        *,
+        clock: Clock,
+        root: str,
+        warn: Callable[[str], None],
+        probes: Iterable[Probe] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._emit = emit
+        self._clock = clock
+        self._warn = warn
+        self._keys = KeyTable(label=settings.label, cap=settings.key_cap, warn=warn)
+        self._ready = threading.Condition()
+        self._ctx = Context(settings, root=root)
+        self._given = probes
+        self._warned_of: set[str] = set()
+        self.runners: list[Runner] = []
+        self.absent: dict[str, str] = {}  # probe -> why its source is not here
+
+    def open(self) -> None:
+        """Open the inline probes and start the others."""
+        self._ctx.begin(self._clock.monotonic())
+        self._start(registry.built_in(self._settings) if self._given is None else self._given)
+
+    def open_third_party(self) -> None:
+        """Join the probes of other packages; finding them takes a while."""
+        if self._given is None:
+            self._start(registry.third_party(self._settings, self._warn))
+
+    def _start(self, probes: Iterable[Probe]) -> None:
+        for probe in probes:
+            try:
+                reason = probe.discover(self._ctx)
+                if reason is None:
+                    self.runners.append(self._runner(probe))
+                else:
+                    self.absent[probe.label] = reason
+            except Exception as error:  # the other probes go on without it
+                self.absent[probe.label] = repr(error)
+                self._warn(f"probe {probe.label} is left out: {error!r}")
+
+    def _runner(self, probe: Probe) -> Runner:
+        max_age = 2 * self._settings.interval
+        if probe.tier is Tier.INLINE:
+            return InlineRunner(probe, self._ctx)
+        return ThreadRunner(probe, self._own_context(), self._ready, max_age=max_age)
+
+    def _own_context(self) -> Context:
+        return Context(self._settings, root=self._ctx.root, own_pids=self._ctx.own_pids)
+
+    def tick(self, *, hurry: bool = False) -> None:
+        """Sample and emit once. Deferred probes that do not answer within a grace join the next tick.
+
+        `hurry` shortens the grace, for the first and the last sample.
+        """
+        now, timestamp = self._clock.monotonic(), self._clock.time_ns()
+        self._ctx.begin(now)
+        deferred = [runner for runner in self.runners if not isinstance(runner, InlineRunner)]
+        asked = [runner for runner in deferred if runner.request(now)]
+        values: Values = {}
+        for runner in self.runners:
+            if isinstance(runner, InlineRunner):
+                runner.request(now)
+                values.update(runner.take(now))
+        grace = SHORT_GRACE if hurry else min(self._settings.interval / 10, LONGEST_GRACE)
+        with self._ready:
+            self._ready.wait_for(lambda: not any(runner.waiting for runner in asked), grace)
+        for runner in deferred:
+            values.update(runner.take(now))
+        self._look_after_runners()
+        if self._settings.self_metrics:
+            self._sample_ourselves(values)
+        self._send(Sample(timestamp, self._keys.clean(values)))
+
+    def _send(self, sample: Sample) -> None:
+        if not sample.values:
+            return
+        try:
+            self._emit(sample)
+        except Exception as error:  # the writer's trouble must not end sampling, and it tells its own story
+            self._warn_once("emit", f"a sample could not be handed over: {error!r}")
+
+    def _look_after_runners(self) -> None:
+        for index, runner in enumerate(self.runners):
+            label = runner.probe.label
+            if runner.reason is not None:
+                self.absent[label] = runner.reason
+            if runner.stats.stalled:
+                self._warn_once(f"stall {label}", f"probe {label} hangs; its metrics are missing until it answers")
+            if runner.stats.errors:
+                self._warn_once(f"error {label}", f"probe {label} failed: {runner.stats.last_error}")
+            if isinstance(runner, InlineRunner) and runner.stats.duration > OVERRUN:
+                runner.overruns += 1
+                if runner.overruns > 1:
+                    self.runners[index] = self._moved_to_thread(runner)
+
+    def _moved_to_thread(self, runner: InlineRunner) -> ThreadRunner:
+        ctx, max_age = self._own_context(), 2 * self._settings.interval
+        moved = ThreadRunner(runner.probe, ctx, self._ready, max_age=max_age, opened=True)
+        moved.stats = runner.stats
+        return moved
+
+    def _sample_ourselves(self, values: Values) -> None:
+        for runner in self.runners:
+            prefix = f"sampler.{runner.probe.label}"
+            values[f"{prefix}.durationMs"] = 1000 * runner.stats.duration
+            values[f"{prefix}.errors"] = runner.stats.errors
+            values[f"{prefix}.stalled"] = runner.stats.stalled
+
+    def _warn_once(self, about: str, message: str) -> None:
+        if about not in self._warned_of:
+            self._warned_of.add(about)
+            self._warn(message)
+
+    def metadata(self) -> dict[str, Any]:
+        """Fields for the hardware record, of the probes that have opened."""
+        merged: dict[str, Any] = {}
+        for runner in self.runners:
+            merged.update(runner.metadata())
+        return merged
+
+    def close(self, timeout: float) -> None:
+        """Close every probe within `timeout` s in all."""
+        deadline = self._clock.monotonic() + timeout
+        for runner in self.runners:
+            try:
+                runner.close(max(0.0, deadline - self._clock.monotonic()))
+            except Exception as error:  # the others are to be closed too
+                self._warn_once(f"close {runner.probe.label}", f"probe {runner.probe.label} did not close: {error!r}")
+
+    def forget(self) -> None:
+        """In a forked child: see `Runner.forget`."""
+        for runner in self.runners:
+            runner.forget()

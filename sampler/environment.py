@@ -1,0 +1,142 @@
+"""The two environment records of a run, as plain dicts in the record's field names. Unknown fields are left out."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from . import gitinfo
+from .cgroup import logical_cpus, read_meminfo
+from .context import Context
+from .hostinfo import cpu_model, physical_cores
+from .redact import is_secret_name, redact_argv, redact_text
+from .settings import SamplerSettings
+
+_T = TypeVar("_T")
+_ANSWER_WITHIN = 1.0  # s for a file system to tell its size
+_NO_PROGRAM = {"", "-c", "-m"}  # sys.argv[0] where no file is run
+
+
+def _bounded(call: Callable[[], _T], timeout: float) -> _T | None:
+    """What `call` returns, or None if it fails or takes longer than `timeout` s (its daemon thread is then left)."""
+    results: list[_T] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except (OSError, KeyError, ValueError):  # no such user, unreachable path
+            return
+
+    thread = threading.Thread(target=run, name="runferry-environment", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    return results[0] if results else None
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value not in (None, "", {}, [])}
+
+
+def _below(path: Path | None, folder: Path | None) -> str | None:
+    """`path` relative to `folder`, None where it is not below it."""
+    if path is None or folder is None:
+        return None
+    try:
+        return path.relative_to(folder).as_posix()
+    except ValueError:
+        return None
+
+
+def slurm(environ: Mapping[str, str]) -> dict[str, str]:
+    """`SLURM_*` variables by lower-case suffix; credentials (SLURM_JWT) are left out, others redacted."""
+    return {
+        name.removeprefix("SLURM_").lower(): redact_text(value).text
+        for name, value in sorted(environ.items())
+        if name.startswith("SLURM_") and not is_secret_name(name)
+    }
+
+
+def execution_context(
+    settings: SamplerSettings,  # noqa: ARG001 - one signature for both records
+    *,
+    argv: Sequence[str] | None = None,
+    started_at_ns: int | None = None,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Who runs what, where: the first environment record.
+
+    Keys: os, python, started_at (int, ns since 1970), args (list), program, code_path, code_path_local, root, host,
+    username, executable, docker, slurm (dict), git ({remote_url, commit}). Arguments and URLs are redacted.
+
+    Args:
+        settings: the sampler's.
+        argv: command line of the run; this process's unless given.
+        started_at_ns: start of the run; now unless given.
+        folder: where the run was started; the working directory unless given.
+        environ: environment of the run; this process's unless given.
+    """
+    argv = sys.argv if argv is None else argv
+    environ = os.environ if environ is None else environ
+    folder = Path.cwd() if folder is None else folder
+    name = argv[0] if argv else ""
+    program = None if name in _NO_PROGRAM else (folder / name).resolve()
+    repository = _bounded(lambda: gitinfo.find(folder.resolve()), _ANSWER_WITHIN)
+    local = _below(program, folder.resolve())
+    return _known(
+        {
+            "os": platform.platform(aliased=True),
+            "python": f"{platform.python_implementation()} {platform.python_version()}",
+            "started_at": time.time_ns() if started_at_ns is None else started_at_ns,
+            "args": redact_argv(argv[1:]).args,
+            "program": None if program is None else str(program),
+            "code_path": _below(program, repository.root if repository else None) or local,
+            "code_path_local": local,
+            "root": str(folder),
+            "host": platform.node(),
+            "username": _bounded(getpass.getuser, _ANSWER_WITHIN),  # may ask a directory server
+            "executable": sys.executable,
+            "docker": environ.get("WANDB_DOCKER"),
+            "slurm": slurm(environ),
+            "git": _known({"remote_url": repository.remote_url, "commit": repository.commit}) if repository else None,
+        }
+    )
+
+
+def _disk(path: str) -> dict[str, int]:
+    sizes = os.statvfs(path)
+    return {
+        "total": sizes.f_blocks * sizes.f_frsize,
+        "used": (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize,
+    }
+
+
+def hardware(settings: SamplerSettings, *, root: str = "/") -> dict[str, Any]:
+    """What the host is made of: the second environment record. Limits of containers are not applied.
+
+    Keys: cpu_count, cpu_count_logical, cpu ({count, count_logical, model}), memory ({total}), disk ({path: {total,
+    used}}); sizes in bytes. Takes about a millisecond, at most one second per disk path that does not answer.
+    """
+    ctx = Context(settings, root=root)
+    cores = settings.cpu_count or physical_cores(ctx)
+    logical = settings.cpu_logical_count or logical_cpus(ctx) or None
+    disks = {path: _bounded(partial(_disk, ctx.path(path)), _ANSWER_WITHIN) for path in settings.disk_paths}
+    return _known(
+        {
+            "cpu_count": cores,
+            "cpu_count_logical": logical,
+            "cpu": _known({"count": cores, "count_logical": logical, "model": cpu_model(ctx)}),
+            "memory": _known({"total": read_meminfo(ctx).get("MemTotal")}),
+            "disk": {path: size for path, size in disks.items() if size is not None},
+            "gpu_type": settings.gpu_type,
+            "gpu_count": settings.gpu_count,
+        }
+    )

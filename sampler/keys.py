@@ -1,0 +1,48 @@
+"""From what probes wrote to what a record may hold: finite numbers under capped, labelled, sorted keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+LONGEST_KEY = 256  # bytes of UTF-8, label included
+
+
+class KeyTable:
+    """The keys of one run. A key is judged once and then looked up."""
+
+    def __init__(self, *, label: str | None, cap: int, warn: Callable[[str], None]) -> None:
+        self._suffix = f"/l:{label}" if label else ""
+        self._cap = cap
+        self._warn = warn
+        self._known: dict[str, str] = {}  # key as the probe wrote it -> key in the record
+        self._warned: set[str] = set()
+
+    def clean(self, values: Mapping[str, object]) -> dict[str, int | float]:
+        """Sorted by key; without NaN, infinities and what is no number; True and False become 1 and 0."""
+        result: dict[str, int | float] = {}
+        for key, value in values.items():
+            if isinstance(value, bool):
+                value = int(value)  # noqa: PLW2901 - the same value, as JSON wants it
+            if not isinstance(value, (int, float)) or not math.isfinite(value):
+                continue
+            final = self._known.get(key) or self._admit(key)
+            if final is not None:
+                result[final] = value
+        return dict(sorted(result.items()))
+
+    def _admit(self, key: str) -> str | None:
+        final = key + self._suffix
+        if len(final.encode("utf-8", "surrogateescape")) > LONGEST_KEY:
+            self._once("long", f"metric keys over {LONGEST_KEY} bytes are dropped, the first is {key[:64]!r}...")
+            return None
+        if len(self._known) >= self._cap:
+            self._once("cap", f"more than {self._cap} metric keys: further ones are dropped, the first is {key!r}")
+            return None
+        self._known[key] = final
+        return final
+
+    def _once(self, kind: str, message: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            self._warn(message)

@@ -1,0 +1,77 @@
+"""What a probe is: one source of metrics, with its keys, its tier and its life `discover -> open -> sample -> close`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from .context import Context
+from .settings import SamplerSettings
+
+Values = dict[str, "int | float"]
+
+
+class Tier(IntEnum):
+    """Where a probe runs, by what could happen to its calls."""
+
+    INLINE = 0  # reads of /proc and /sys, which answer at once: on the scheduler's thread
+    THREAD = 1  # file systems, HTTP, commands: a daemon thread per probe; a stuck one is left behind
+    HELPER = 2  # vendor libraries: a child process per probe; a stuck or crashed one is replaced
+
+
+class ProbeUnavailableError(Exception):
+    """Raised by `open`: the source is not here; the text says why. The probe is then left out, silently."""
+
+
+class Stats:
+    """How a probe fares, kept by whatever runs it."""
+
+    __slots__ = ("duration", "errors", "last_error", "stalled")
+
+    def __init__(self) -> None:
+        self.duration = 0.0  # s, of the last sample
+        self.errors = 0  # samples that raised
+        self.last_error: str | None = None
+        self.stalled = False  # a call has been out for longer than it may
+
+
+class Probe:
+    """Base of all probes. Building one has no side effect; all work happens in the methods, in the probe's tier.
+
+    `sample` writes what it could read: a value that is not known is left out, never zero. It may raise; then the
+    keys of that probe are missing from that record only.
+    """
+
+    name: ClassVar[str]
+    tier: ClassVar[Tier] = Tier.INLINE
+    prefixes: ClassVar[tuple[str, ...]] = ()  # what its keys start with; no other probe may use them
+    instance = ""  # tells instances of one probe apart, such as a path
+
+    @classmethod
+    def instances(cls, settings: SamplerSettings) -> Iterable[Probe]:  # noqa: ARG003 - for overriding probes
+        """The probes to run: one, unless the settings name several sources."""
+        return (cls(),)
+
+    def discover(self, ctx: Context) -> str | None:  # noqa: ARG002
+        """Why the source cannot be here, or None. Looks only at files that answer at once; runs in the sampler's thread."""
+        return None
+
+    def open(self, ctx: Context) -> None:
+        """Acquire handles, take the first reading of counters. ProbeUnavailableError if the source is not here."""
+
+    def sample(self, ctx: Context, out: Values) -> None:
+        """Write the values of this tick (monotonic time `ctx.now`) into `out`."""
+        raise NotImplementedError
+
+    def metadata(self) -> dict[str, Any]:
+        """Fields for the hardware record; valid after `open`."""
+        return {}
+
+    def close(self) -> None:
+        """Release handles; may be called twice."""
+
+    @property
+    def label(self) -> str:
+        """Name for messages."""
+        return f"{self.name}:{self.instance}" if self.instance else self.name

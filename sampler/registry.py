@@ -1,0 +1,50 @@
+"""Which probes there are: our own by name, those of other packages by entry point."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+
+from .probe import Probe
+from .settings import SamplerSettings
+
+ENTRY_POINTS = "runferry.probes"  # group in which other packages offer subclasses of Probe
+
+# name -> module:class, imported when a sampler starts
+BUILT_IN = {
+    "cpu": ".probes.cpu:CpuProbe",
+    "memory": ".probes.memory:MemoryProbe",
+}
+
+
+def load(reference: str, package: str | None = __package__) -> type[Probe]:
+    """The class that `module:class` names (a leading dot: in this package)."""
+    module, _, name = reference.partition(":")
+    found: type[Probe] = getattr(importlib.import_module(module, package), name)
+    return found
+
+
+def chosen(settings: SamplerSettings, name: str) -> bool:
+    """Whether the settings let probe `name` run."""
+    return (settings.probes is None or name in settings.probes) and name not in settings.skip_probes
+
+
+def built_in(settings: SamplerSettings) -> Iterator[Probe]:
+    """Our own probes, as the settings choose."""
+    for name, reference in BUILT_IN.items():
+        if chosen(settings, name):
+            yield from load(reference).instances(settings)
+
+
+def third_party(settings: SamplerSettings, warn: Callable[[str], None]) -> Iterator[Probe]:
+    """Probes of installed packages. One that cannot be loaded, or takes a name of ours, is named in a warning."""
+    from importlib.metadata import entry_points  # slow: read after the first sample
+
+    for entry in entry_points(group=ENTRY_POINTS):
+        if entry.name in BUILT_IN:
+            warn(f"probe {entry.name!r} of {entry.value} is not used: the name is taken")
+        elif chosen(settings, entry.name):
+            try:
+                yield from entry.load().instances(settings)
+            except Exception as error:  # code of others must not end sampling
+                warn(f"probe {entry.name!r} of {entry.value} cannot be loaded: {error!r}")

@@ -1,0 +1,174 @@
+"""How probes are run: on the scheduler's thread, or each on a thread of its own with at most one call in flight."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from .context import Context
+from .probe import Probe, ProbeUnavailableError, Stats, Values
+
+
+class Runner:
+    """What the scheduler asks of a probe, wherever it runs. None of these may block.
+
+    `request` starts a sample unless one is still out; `take` hands over the newest finished one, once.
+    """
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.stats = Stats()
+        self.reason: str | None = None  # why the probe is unavailable; None while it may deliver
+
+    def request(self, now: float) -> bool:
+        """Ask for a sample at monotonic time `now` (s); False if the last one is still out."""
+        raise NotImplementedError
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer is out."""
+        raise NotImplementedError
+
+    def take(self, now: float) -> Values:
+        """The values that arrived since the last call, empty if none did."""
+        raise NotImplementedError
+
+    def metadata(self) -> dict[str, Any]:
+        """What the probe knows about its devices."""
+        return self.probe.metadata()
+
+    def close(self, timeout: float) -> None:
+        """End within `timeout` s; what hangs is left behind."""
+
+    def forget(self) -> None:
+        """In a forked child: let go of what belongs to the parent, without a word to it."""
+
+
+def sample_once(runner: Runner, ctx: Context) -> Values:
+    """Call the probe, measure it, keep what it wrote even if it raised."""
+    values: Values = {}
+    started = time.perf_counter()
+    try:
+        runner.probe.sample(ctx, values)
+    except Exception as error:  # a probe that fails loses its own keys only
+        runner.stats.errors += 1
+        runner.stats.last_error = repr(error)
+    runner.stats.duration = time.perf_counter() - started
+    return values
+
+
+def open_probe(runner: Runner, ctx: Context) -> bool:
+    """Open the probe; on failure note why it is unavailable."""
+    try:
+        runner.probe.open(ctx)
+    except ProbeUnavailableError as error:
+        runner.reason = str(error)
+    except Exception as error:  # as in sample_once
+        runner.reason = f"cannot be opened: {error!r}"
+        runner.stats.errors += 1
+        runner.stats.last_error = repr(error)
+    return runner.reason is None
+
+
+class InlineRunner(Runner):
+    """On the scheduler's thread, with its context; `opened` once `open_probe` succeeded."""
+
+    def __init__(self, probe: Probe, ctx: Context) -> None:
+        super().__init__(probe)
+        self._ctx = ctx
+        self._values: Values = {}
+        self.overruns = 0
+        open_probe(self, ctx)
+
+    def request(self, now: float) -> bool:  # noqa: ARG002 - the context has the tick's time
+        """Sample right away."""
+        self._values = sample_once(self, self._ctx) if self.reason is None else {}
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Never."""
+        return False
+
+    def take(self, now: float) -> Values:  # noqa: ARG002
+        """The values of the request just made."""
+        values, self._values = self._values, {}
+        return values
+
+    def close(self, timeout: float) -> None:  # noqa: ARG002 - reads of /proc need no time to end
+        """Close the probe."""
+        self.probe.close()
+
+
+class ThreadRunner(Runner):
+    """On a daemon thread. `ready` is notified when an answer arrives; values older than `max_age` s are dropped."""
+
+    def __init__(
+        self, probe: Probe, ctx: Context, ready: threading.Condition, *, max_age: float, opened: bool = False
+    ) -> None:
+        super().__init__(probe)
+        self._ctx = ctx
+        self._ready = ready  # guards the four below
+        self._max_age = max_age
+        self._asked: float | None = None  # when the sample in flight was asked for
+        self._values: Values = {}
+        self._values_from = 0.0
+        self._ended = False
+        self._work = threading.Event()
+        self._opened = opened
+        self._thread = threading.Thread(target=self._run, name=f"runferry-{probe.label}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        if self._opened or open_probe(self, self._ctx):
+            while self._wait_for_work():
+                with self._ready:
+                    asked = self._asked
+                if asked is None:
+                    continue
+                self._ctx.begin(asked)
+                values = sample_once(self, self._ctx)
+                with self._ready:
+                    self._values, self._values_from, self._asked = values, asked, None
+                    self._ready.notify_all()
+        self.probe.close()
+        with self._ready:
+            self._asked, self._ended = None, True
+            self._ready.notify_all()
+
+    def _wait_for_work(self) -> bool:
+        self._work.wait()
+        self._work.clear()
+        return not self._ended
+
+    def request(self, now: float) -> bool:
+        """Post the request; the thread answers when it can."""
+        with self._ready:
+            if self._ended:
+                return False
+            if self._asked is not None:
+                self.stats.stalled = True
+                return False
+            self.stats.stalled = False
+            self._asked = now
+        self._work.set()
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the thread is at work for a request."""
+        return self._asked is not None
+
+    def take(self, now: float) -> Values:
+        """What has arrived, unless it is too old to be true."""
+        with self._ready:
+            values, self._values = self._values, {}
+            return values if now - self._values_from <= self._max_age else {}
+
+    def close(self, timeout: float) -> None:
+        """Ask the thread to end; one that hangs in a call is abandoned (it is a daemon)."""
+        with self._ready:
+            self._ended = True
+        self._work.set()
+        self._thread.join(timeout)
