@@ -1,0 +1,275 @@
+"""The ASGI application: routes, keys, body limits, and the words for what went wrong."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import sqlite3
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from .errors import BadRequestError, TooLargeError
+from .filestream import decode, gunzip
+from .gql_execute import Request as GraphQLRequest
+from .gql_execute import failure
+from .gql_syntax import GraphQLError
+from .keys import ApiKeys, UploadSigner
+from .limits import Quota, RateLimiter
+from .operations import Operations
+from .readapi import ReadApi, json_response
+from .requestlog import entry_of
+from .runs import RunPath
+from .settings import ServeSettings
+from .store import RunNotFoundError, Store
+
+MAX_BODY = 64 << 20  # bytes as sent; clients stay below 12 MB unless told otherwise
+MAX_UNPACKED = 256 << 20
+MAX_FILE = 5 << 40  # the largest file that clients of this protocol upload
+WRITE_SIZE = 1 << 20
+
+PAGE_FOLDER = Path(__file__).parent / "page"
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """`wall` gives seconds since the epoch, `steady` seconds that never jump."""
+
+    wall: Callable[[], float] = time.time
+    steady: Callable[[], float] = time.monotonic
+
+
+class Backend:
+    """The routes that write, and the page."""
+
+    def __init__(self, store: Store, settings: ServeSettings, keys: ApiKeys | None, clocks: Clocks) -> None:
+        self._store = store
+        self._settings = settings
+        self._keys = keys
+        self._clocks = clocks
+        self._signer = UploadSigner(store.secret)
+        self._operations = Operations(store, settings, self._signer, clocks.wall)
+        self._limiter = None
+        if settings.limit is not None:
+            self._limiter = RateLimiter(settings.limit, settings.window_s, clocks.steady)
+
+    def routes(self) -> list[Route]:
+        """Every route of the server, each behind the check that it needs."""
+        reads = ReadApi(self._store, self._settings, self._clocks.wall).routes()
+        pages = [Route(path, self._page) for path in ("/", "/runs/{entity}/{project}/{run}")]
+        assets = [Route("/page/{name}", self._asset)]
+        return [
+            Route("/graphql", self._with_key(self._graphql), methods=["POST"]),
+            Route("/files/{entity}/{project}/{run}/file_stream", self._with_key(self._file_stream), methods=["POST"]),
+            Route("/storage/{run:int}/{token}", self._upload, methods=["PUT"]),
+            *(Route(r.path, self._for_readers(r.endpoint), methods=["GET"]) for r in (*pages, *assets, *reads)),
+        ]
+
+    # ---- who may
+
+    def _with_key(self, handler: Handler) -> Handler:
+        async def checked(request: Request) -> Response:
+            if self._keys is None:
+                self._refuse_foreign_pages(request)
+            elif not self._keys.accepts(request.headers.get("authorization")):
+                raise HTTPException(401, "the API key is missing or not one of this server's")
+            return await handler(request)
+
+        return checked
+
+    def _for_readers(self, handler: Handler) -> Handler:
+        async def checked(request: Request) -> Response:
+            if self._settings.loopback:
+                self._refuse_foreign_pages(request)
+            elif self._keys is None or not self._keys.accepts(request.headers.get("authorization")):
+                raise HTTPException(
+                    401,
+                    "sign in with any user name and an API key of this server as the password",
+                    {"WWW-Authenticate": 'Basic realm="runferry", charset="UTF-8"'},
+                )
+            return await handler(request)
+
+        return checked
+
+    def _refuse_foreign_pages(self, request: Request) -> None:
+        """Where no key is asked for, a page from elsewhere in this user's browser must not get in.
+
+        Its requests carry either its own origin, or a name of its own that it made point here.
+        """
+        host = request.url.hostname or ""
+        origin = request.headers.get("origin")
+        if not _is_loopback(host) or origin not in (None, f"http://{request.url.netloc}"):
+            raise HTTPException(
+                403, "without a key this server answers on its loopback address and to its own page only"
+            )
+
+    # ---- writing
+
+    async def _graphql(self, request: Request) -> Response:
+        body = await self._body(request)
+        try:
+            parsed = await run_in_threadpool(GraphQLRequest, body)
+        except GraphQLError as error:
+            return json_response(failure(str(error)), 400)
+        entry = entry_of(request.scope)
+        entry.operation = parsed.name or ",".join(call.field.name for call in parsed.calls)
+        projects = [project for call in parsed.calls if (project := self._operations.project_of(call))]
+        quota = self._take(projects[0]) if projects else None
+        base_url = str(request.base_url).rstrip("/")
+        answer = await run_in_threadpool(parsed.run, self._operations.resolvers(base_url))
+        return _with_quota(Response(orjson.dumps(answer), media_type="application/json"), quota)
+
+    async def _file_stream(self, request: Request) -> Response:
+        parts = request.path_params
+        entry = entry_of(request.scope)
+        entry.operation = "FileStream"
+        try:
+            path = RunPath(parts["entity"], parts["project"], parts["run"])
+        except ValueError as error:
+            raise HTTPException(404, str(error)) from None
+        body = await self._body(request)
+        update = await run_in_threadpool(decode, body)
+        entry.details = {
+            "files": {name: {"offset": part.offset, "lines": len(part.content)} for name, part in update.files.items()},
+            "uploaded": len(update.uploaded),
+            "complete": update.complete,
+            "exitcode": update.exit_code,
+        }
+        quota = self._take((path.entity, path.project))
+        await run_in_threadpool(self._store.apply_stream, path, update)
+        return _with_quota(json_response({"exitcode": None, "limits": {}}), quota)
+
+    async def _upload(self, request: Request) -> Response:
+        entry = entry_of(request.scope)
+        entry.operation = "Upload"
+        run_key, token = request.path_params["run"], request.path_params["token"]
+        query = request.query_params
+        signature = (query.get("expires", ""), query.get("signature", ""))
+        name = self._signer.check(run_key, token, *signature, self._clocks.wall())
+        if name is None:
+            raise HTTPException(403, "the upload address is not valid or no longer valid; ask for a new one")
+        entry.details = {"file": name}
+        upload = await run_in_threadpool(self._store.blobs.upload)
+        try:
+            pending = bytearray()
+            async for chunk in request.stream():
+                pending += chunk
+                if upload.size + len(pending) > MAX_FILE:
+                    raise HTTPException(413, f"a file has at most {MAX_FILE} bytes")
+                if len(pending) >= WRITE_SIZE:
+                    await run_in_threadpool(upload.write, pending)
+                    pending = bytearray()
+            await run_in_threadpool(upload.write, pending)
+            file = await run_in_threadpool(self._store.put_file, run_key, name, upload)
+        finally:
+            await run_in_threadpool(upload.discard)
+        entry.details["md5"] = file.md5
+        return Response(status_code=200, headers={"ETag": f'"{file.md5}"'})
+
+    async def _body(self, request: Request) -> bytes:
+        announced = request.headers.get("content-length", "0")
+        if announced.isdigit() and int(announced) > MAX_BODY:
+            raise HTTPException(413, f"a request body has at most {MAX_BODY} bytes")
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise HTTPException(413, f"a request body has at most {MAX_BODY} bytes")
+        encoding = request.headers.get("content-encoding", "identity").lower()
+        if encoding == "gzip":
+            return await run_in_threadpool(gunzip, bytes(body), MAX_UNPACKED)
+        if encoding != "identity":
+            raise HTTPException(415, "Content-Encoding is gzip or none")
+        return bytes(body)
+
+    def _take(self, project: tuple[str, str]) -> Quota | None:
+        """Counts a request; one too many ends here."""
+        if self._limiter is None:
+            return None
+        quota = self._limiter.take(project)
+        if not quota.allowed:
+            raise HTTPException(429, "too many requests for this project", quota.headers())
+        return quota
+
+    # ---- the page
+
+    async def _page(self, _: Request) -> Response:
+        return FileResponse(PAGE_FOLDER / "index.html", headers=PAGE_HEADERS)
+
+    async def _asset(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in {"page.js", "page.css", "chart.js"}:
+            raise HTTPException(404, "no such file")
+        return FileResponse(PAGE_FOLDER / name, headers=PAGE_HEADERS)
+
+
+def create_app(store: Store, settings: ServeSettings, keys: ApiKeys | None, clocks: Clocks | None = None) -> Starlette:
+    """The application over an open store. `keys` is None when the settings ask for no check."""
+    if settings.auth and keys is None:
+        raise ValueError("API keys are needed unless the settings turn the check off")
+    backend = Backend(store, settings, keys, clocks or Clocks())
+    handlers: dict[Any, Any] = {
+        HTTPException: _http_error,
+        RunNotFoundError: _answer(404),
+        BadRequestError: _answer(400),
+        TooLargeError: _answer(413),
+        ClientDisconnect: _gone,
+        sqlite3.Error: _storage_error,
+        OSError: _storage_error,
+    }
+    return Starlette(routes=backend.routes(), exception_handlers=handlers)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _with_quota(response: Response, quota: Quota | None) -> Response:
+    if quota is not None:
+        response.headers.update(quota.headers())
+    return response
+
+
+def _answer(status: int) -> Callable[[Request, Exception], Response]:
+    return lambda _request, error: json_response({"error": str(error)}, status)
+
+
+def _http_error(_: Request, error: HTTPException) -> Response:
+    response = json_response({"error": error.detail}, error.status_code)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _gone(_request: Request, _error: Exception) -> Response:
+    """The client broke its body off; nobody reads this answer, and nothing was kept."""
+    return Response(status_code=400)
+
+
+def _storage_error(request: Request, error: Exception) -> Response:
+    """Nothing of the request was kept; the client may try again."""
+    full = getattr(error, "errno", None) == errno.ENOSPC or "full" in str(error)
+    print(f"runferry serve: {request.method} {request.url.path}: {error}", file=sys.stderr)  # noqa: T201 - operator's notice
+    return json_response({"error": f"the server cannot store this: {error}"}, 507 if full else 500)

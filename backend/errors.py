@@ -1,0 +1,11 @@
+"""What a request can be refused for."""
+
+from __future__ import annotations
+
+
+class BadRequestError(ValueError):
+    """The request is not what the protocol has; sending it again will not help (HTTP 400)."""
+
+
+class TooLargeError(ValueError):
+    """A body is above its cap (HTTP 413)."""

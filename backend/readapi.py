@@ -1,0 +1,185 @@
+"""The read API: what the server holds, as JSON for people, tests and the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from .filestream import CONSOLE, EVENTS, HISTORY
+from .runs import Run, RunPath
+from .series import charts
+from .settings import ServeSettings
+from .store import RunNotFoundError, Store
+
+STREAMS = {"history": HISTORY, "events": EVENTS, "console": CONSOLE}
+PAGE_LINES = 5_000
+MAX_POINTS = 5_000
+
+
+def json_response(content: Any, status: int = 200) -> Response:
+    """JSON that keeps NaN and Infinity as bare words, which Python's parser reads back."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode("utf-8", "backslashreplace"), status, media_type="application/json")
+
+
+class ReadApi:
+    """Routes below `/api/runs`; every one only reads."""
+
+    def __init__(self, store: Store, settings: ServeSettings, now: Any) -> None:
+        self._store = store
+        self._settings = settings
+        self._now = now
+
+    def routes(self) -> list[Route]:
+        """The routes, all GET."""
+        run = "/api/runs/{entity}/{project}/{run}"
+        return [
+            Route("/api/runs", self.runs),
+            Route(run, self.run),
+            Route(run + "/charts", self.charts),
+            Route(run + "/files/{name:path}", self.file),
+            Route(run + "/{stream}", self.lines),
+        ]
+
+    async def runs(self, _: Request) -> Response:
+        """All runs, newest first, without their config and summary."""
+        runs = await run_in_threadpool(self._store.runs)
+        return json_response([self._outline(run) for run in runs])
+
+    async def run(self, request: Request) -> Response:
+        """One run, whole."""
+        return await run_in_threadpool(lambda: json_response(self._whole(self._find(request))))
+
+    async def lines(self, request: Request) -> Response:
+        """Lines `[from, to)` of a stream: rows as they came, console lines as `{"line": n, "text": ...}`."""
+        name = STREAMS.get(request.path_params["stream"])
+        if name is None:
+            raise HTTPException(404, "there are history, events and console")
+        start, stop = _number(request, "from", 0), _number(request, "to", None)
+        run = await run_in_threadpool(self._find, request)
+
+        async def pages(at: int) -> AsyncIterator[bytes]:
+            while page := await run_in_threadpool(self._store.lines, run, name, at, stop, PAGE_LINES):
+                at = page[-1][0] + 1
+                if name == CONSOLE:
+                    yield b"".join(_console_line(line, text) for line, text in page)
+                else:  # a newline inside a row can only be blank space between its parts
+                    yield b"".join(text.replace("\n", " ").encode() + b"\n" for _, text in page)
+
+        return StreamingResponse(pages(start or 0), media_type="application/jsonl")
+
+    async def charts(self, request: Request) -> Response:
+        """Series of one stream, drawn down to about `points` points each."""
+        stream = request.query_params.get("stream", "history")
+        if stream not in {"history", "events"}:
+            raise HTTPException(400, "stream is history or events")
+        points = min(_number(request, "points", 600) or 600, MAX_POINTS)
+        run = await run_in_threadpool(self._find, request)
+        extent = run.extent(STREAMS[stream])
+        tag = f'"{run.key}-{extent.rows}-{extent.length}-{run.updated_at}-{points}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        wanted = request.query_params.get("filter", "")
+
+        def draw() -> Response:
+            pages = self._store.all_lines(run, STREAMS[stream])
+            return json_response(
+                charts(pages, x="_step" if stream == "history" else "_runtime", points=points, wanted=wanted)
+            )
+
+        response = await run_in_threadpool(draw)
+        response.headers["ETag"] = tag
+        return response
+
+    async def file(self, request: Request) -> Response:
+        """One stored file, as a download: never shown, whatever its name says."""
+        run = await run_in_threadpool(self._find, request)
+        files = await run_in_threadpool(self._store.files, run)
+        for file in files:
+            if file.name == request.path_params["name"] and file.blob is not None:
+                return FileResponse(
+                    self._store.blobs.path(file.blob),
+                    media_type="application/octet-stream",
+                    filename=file.name.rpartition("/")[2] or "file",
+                    content_disposition_type="attachment",
+                )
+        raise HTTPException(404, "the run has no such file")
+
+    def _find(self, request: Request) -> Run:
+        parts = request.path_params
+        try:
+            return self._store.run(RunPath(parts["entity"], parts["project"], parts["run"]))
+        except (RunNotFoundError, ValueError) as error:
+            raise HTTPException(404, str(error)) from None
+
+    def _outline(self, run: Run) -> dict[str, Any]:
+        return {
+            "id": run.path.storage_id,
+            "entity": run.path.entity,
+            "project": run.path.project,
+            "name": run.path.name,
+            "display_name": run.display_name,
+            "group": run.group_name,
+            "job_type": run.job_type,
+            "tags": run.tags,
+            "notes": run.notes,
+            "state": run.state_at(self._now(), self._settings.crash_after_s),
+            "exit_code": run.exit_code,
+            "created_at": run.created_at,
+            "updated_at": run.updated_at,
+            "heartbeat_at": run.heartbeat_at,
+            **{f"{stream}_lines": run.extent(name).rows for stream, name in STREAMS.items()},
+        }
+
+    def _whole(self, run: Run) -> dict[str, Any]:
+        files = self._store.files(run)
+        return {
+            **self._outline(run),
+            "description": run.description,
+            "host": run.host,
+            "program": run.program,
+            "git_commit": run.git_commit,
+            "repo": run.repo,
+            "sweep": run.sweep,
+            "config": _decoded(run.config),
+            "summary": _decoded(run.summary),
+            # The next free line number: above the count where lines are missing in between.
+            "next_line": {stream: run.extent(name).length for stream, name in STREAMS.items()},
+            "other_streams": {
+                name: extent.rows for name, extent in run.streams.items() if name not in STREAMS.values()
+            },
+            "files": [
+                {"name": file.name, "size": file.size, "md5": file.md5, "uploaded": file.uploaded}
+                for file in files
+                if file.blob is not None
+            ],
+            "missing_files": [file.name for file in files if file.blob is None],
+            "alerts": [vars(alert) for alert in self._store.alerts(run)],
+        }
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {"_undecodable": text[:10_000]}
+
+
+def _number(request: Request, name: str, default: int | None) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise HTTPException(400, f"{name} is not a line number")
+    return int(text)
+
+
+def _console_line(line: int, text: str) -> bytes:
+    return json.dumps({"line": line, "text": text}, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,168 @@
+"""`serve`: the application on a socket, from start to a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, TextIO
+
+import uvicorn
+from starlette.types import ASGIApp, Scope
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .app import create_app
+from .faults import Faults, FaultScript
+from .keys import ApiKeys, load_keys
+from .requestlog import RequestLog
+from .settings import ServeSettings
+from .store import Store
+
+KEEP_ALIVE_S = 75  # clients pause 15 to 30 s between requests on one connection
+SHUTDOWN_S = 3  # what an unfinished request may still take
+BACKLOG = 2048
+
+
+class OpenConnections:
+    """The transports of all connections by their client's address, so that the fault script can cut them."""
+
+    def __init__(self) -> None:
+        self._transports: dict[tuple[str, int], asyncio.Transport] = {}
+
+    def protocol(self) -> type[H11Protocol]:
+        """The HTTP protocol class that keeps this table."""
+        transports = self._transports
+
+        class Protocol(H11Protocol):
+            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+                super().connection_made(transport)
+                if self.client is not None:
+                    transports[self.client] = transport
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                if self.client is not None:
+                    transports.pop(self.client, None)
+                super().connection_lost(exc)
+
+        return Protocol
+
+    def abort(self, scope: Scope) -> None:
+        """Drops the connection with a reset."""
+        if transport := self._transports.get(tuple(scope["client"])):
+            # Lingering for zero seconds turns the close into an RST, as from a crashed machine.
+            linger = struct.pack("ii", 1, 0)
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            transport.abort()
+
+    def close(self, scope: Scope) -> None:
+        """Closes the connection after what was written."""
+        if transport := self._transports.get(tuple(scope["client"])):
+            transport.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends on a signal like any other end: the caller's clean-up runs and the exit code is 0."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(settings: ServeSettings, *, json_output: bool = False, out: TextIO | None = None) -> None:
+    """Serves until SIGINT or SIGTERM; says on `out` (standard output) where it listens.
+
+    Raises:
+        ValueError: a setting, key source or fault script is wrong.
+        OSError: the address or the data folder cannot be used.
+    """
+    keys = load_keys(settings.data_dir, settings.api_key_file) if settings.auth else None
+    script = FaultScript(file=settings.faults)
+    store = Store(settings.data_dir)
+    connections = OpenConnections()
+    log: RequestLog | None = None
+    try:
+        app: ASGIApp = create_app(store, settings, keys)
+        if settings.faults is not None:
+            app = Faults(app, script, connections)
+        log = RequestLog(app, settings.request_log)
+        listening = _listen(settings.host, settings.port)
+        config = uvicorn.Config(
+            log,
+            http=connections.protocol(),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=SHUTDOWN_S,
+        )
+        server = _Server(config)
+        with listening, _signals_end(server):
+            _announce(settings, keys, listening, json_output=json_output, out=out or sys.stdout)
+            asyncio.run(server.serve(sockets=[listening]))
+    finally:
+        if log is not None:
+            log.close()
+        store.close()
+
+
+@contextlib.contextmanager
+def _signals_end(server: uvicorn.Server) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only the main thread gets signals
+        yield
+        return
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        server.force_exit = server.should_exit  # the second signal does not wait
+        server.should_exit = True
+
+    before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, end)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket, so that a client that was told the address can connect at once."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from None
+    return listening
+
+
+def _announce(
+    settings: ServeSettings, keys: ApiKeys | None, listening: socket.socket, *, json_output: bool, out: TextIO
+) -> None:
+    host, port = listening.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    key_file: Path | None = None if keys is None else keys.file
+    if json_output:
+        line = {"type": "serving", "url": url, "api_key_file": None if key_file is None else str(key_file)}
+        print(json.dumps(line), file=out, flush=True)
+        return
+    print(f"serving {settings.data_dir} at {url}", file=out)
+    if keys is None:
+        print("no API key is asked for", file=out)
+    elif keys.generated:
+        print(f"API key (kept in {key_file}): {keys.keys[0]}", file=out)
+    elif key_file is not None:
+        print(f"API key: in {key_file}", file=out)
+    print("Ctrl-C ends it", file=out, flush=True)

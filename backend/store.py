@@ -1,0 +1,372 @@
+"""Everything the backend holds: runs, lines, files and alerts, in one SQLite file and a folder of contents.
+
+A method that changes something returns after its transaction is on the disk, so what was acknowledged survives a kill
+and a power cut. One writer at a time; readers have connections of their own and never wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from .blobs import BlobFolder, Upload
+from .database import connect, line_key, open_database
+from .filestream import HISTORY, SUMMARY, Chunk, StreamUpdate
+from .runs import Extent, Run, RunFields, RunPath
+
+DATABASE_NAME = "runferry.sqlite3"
+
+
+class RunNotFoundError(LookupError):
+    """No such run on this server."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a run; `blob`, `size` and `md5` are None when the client announced it and it never came."""
+
+    name: str
+    blob: str | None
+    size: int | None
+    md5: str | None
+    uploaded: bool
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert of a run; `created_at` is seconds since the epoch."""
+
+    title: str
+    text: str
+    severity: str
+    created_at: float
+
+
+class Store:
+    """The data folder `root`; made when missing. `clock` gives seconds since the epoch."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder_lock = _lock_folder(root)
+        try:
+            self._path = root / DATABASE_NAME
+            self._path.touch(mode=0o600)
+            self.blobs = BlobFolder(root)
+            self._db = open_database(self._path)
+        except BaseException:
+            self._folder_lock.close()
+            raise
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.secret = self._load_secret()
+
+    def close(self) -> None:
+        """Ends all use; SQLite folds its write-ahead log into the file."""
+        with self._lock:
+            self._db.close()
+            self._folder_lock.close()
+
+    # ---- runs
+
+    def upsert_run(self, path: RunPath, fields: RunFields) -> tuple[Run, bool]:
+        """Makes the run or changes the given fields; returns it, and whether it is new."""
+        now = self._clock()
+        with self._write() as db:
+            columns = fields.columns()
+            key = _find(db, path)
+            inserted = key is None
+            if inserted:
+                ordinal = db.execute(
+                    "SELECT count(*) FROM runs WHERE entity = ? AND project = ?", (path.entity, path.project)
+                ).fetchone()[0]
+                columns.setdefault("display_name", f"run-{ordinal + 1}")
+                values = {
+                    "entity": path.entity,
+                    "project": path.project,
+                    "name": path.name,
+                    "created_at": now,
+                    "updated_at": now,
+                    "heartbeat_at": now,
+                    **columns,
+                }
+                names, marks = ", ".join(values), ", ".join("?" * len(values))
+                statement = f"INSERT INTO runs ({names}) VALUES ({marks})"  # noqa: S608 - names are ours
+                key = db.execute(statement, tuple(values.values())).lastrowid
+            else:
+                _update_run(db, key, {**columns, "updated_at": now, "heartbeat_at": now})
+            return _load(db, "id = ?", (key,))[0], inserted
+
+    def run(self, path: RunPath) -> Run:
+        """One run.
+
+        Raises:
+            RunNotFoundError: there is none.
+        """
+        with self._read() as db:
+            found = _load(db, "entity = ? AND project = ? AND name = ?", (path.entity, path.project, path.name))
+        if not found:
+            raise RunNotFoundError(f"run {path.entity}/{path.project}/{path.name} is not on this server")
+        return found[0]
+
+    def runs(self) -> list[Run]:
+        """All runs, newest first."""
+        with self._read() as db:
+            return _load(db, "1 ORDER BY created_at DESC, id DESC", ())
+
+    def rewind(self, path: RunPath, step: float) -> Run:
+        """Drops the history rows after `_step == step`, as if they had never been logged."""
+        from .series import step_of
+
+        with self._write() as db:
+            key = _require(db, path)
+            stream = db.execute("SELECT id FROM streams WHERE run = ? AND name = ?", (key, HISTORY)).fetchone()
+            if stream is not None:
+                first, last = line_key(stream["id"], 0), line_key(stream["id"] + 1, 0) - 1
+                keep = first - 1
+                rows = db.execute(
+                    "SELECT key, text FROM lines WHERE key BETWEEN ? AND ? ORDER BY key DESC", (first, last)
+                )
+                for row in rows:
+                    row_step = step_of(row["text"])
+                    if row_step is not None and row_step <= step:
+                        keep = row["key"]
+                        break
+                rows.close()
+                db.execute("DELETE FROM lines WHERE key > ? AND key <= ?", (keep, last))
+                left = db.execute("SELECT count(*) FROM lines WHERE key BETWEEN ? AND ?", (first, last)).fetchone()[0]
+                extent = (left, keep - first + 1, stream["id"])
+                db.execute("UPDATE streams SET rows = ?, length = ? WHERE id = ?", extent)
+            _update_run(db, key, {"updated_at": self._clock(), "state": "running", "exit_code": None})
+            return _load(db, "id = ?", (key,))[0]
+
+    # ---- lines
+
+    def apply_stream(self, path: RunPath, update: StreamUpdate) -> None:
+        """Applies one file stream request in one transaction.
+
+        Raises:
+            RunNotFoundError: the run was never made.
+        """
+        now = self._clock()
+        changes: dict[str, object] = {"heartbeat_at": now}
+        if update.complete:
+            changes["exit_code"] = update.exit_code
+            changes["state"] = "finished" if update.exit_code in (0, None) else "failed"
+        elif update.preempting:
+            changes["state"] = "preempting"
+        elif update.files or not update.uploaded:  # data or a heartbeat: the run lives (again)
+            changes["state"] = "running"
+        if update.files or update.complete or update.preempting:
+            changes["updated_at"] = now
+        with self._write() as db:
+            key = _require(db, path)
+            if changes.get("state") == "running":
+                lives = db.execute("SELECT state FROM runs WHERE id = ?", (key,)).fetchone()["state"]
+                if lives == "preempting":
+                    del changes["state"]
+                else:
+                    changes["exit_code"] = None
+            for name, chunk in update.files.items():
+                if name == SUMMARY:
+                    if chunk.content:
+                        changes["summary"] = chunk.content[-1]
+                else:
+                    _write_lines(db, key, name, chunk)
+            _update_run(db, key, changes)
+            db.executemany(
+                "INSERT INTO files (run, name, uploaded, updated_at) VALUES (?, ?, 1, ?)"
+                " ON CONFLICT DO UPDATE SET uploaded = 1",
+                [(key, name, now) for name in update.uploaded],
+            )
+
+    def lines(
+        self, run: Run, stream: str, start: int = 0, stop: int | None = None, limit: int = 10_000
+    ) -> list[tuple[int, str]]:
+        """At most `limit` lines of `[start, stop)` as (line number, text); holes are left out."""
+        with self._read() as db:
+            found = db.execute(
+                "SELECT id, length FROM streams WHERE run = ? AND name = ?", (run.key, stream)
+            ).fetchone()
+            if found is None:
+                return []
+            end = found["length"] if stop is None else min(stop, found["length"])
+            base = line_key(found["id"], 0)
+            rows = db.execute(
+                "SELECT key, text FROM lines WHERE key >= ? AND key < ? ORDER BY key LIMIT ?",
+                (base + start, base + end, limit),
+            )
+            return [(row["key"] - base, row["text"]) for row in rows]
+
+    def all_lines(
+        self, run: Run, stream: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[list[tuple[int, str]]]:
+        """The same, page by page, for streams of any length."""
+        while page := self.lines(run, stream, start, stop):
+            yield page
+            start = page[-1][0] + 1
+
+    # ---- files
+
+    def put_file(self, run_key: int, name: str, upload: Upload) -> StoredFile:
+        """Gives a run a file; an earlier content of that name goes when nothing else refers to it.
+
+        Raises:
+            RunNotFoundError: the run is gone.
+        """
+        blob = upload.finish()
+        with self._write() as db:
+            if db.execute("SELECT 1 FROM runs WHERE id = ?", (run_key,)).fetchone() is None:
+                raise RunNotFoundError("the run of this upload is not on this server")
+            earlier = db.execute("SELECT blob FROM files WHERE run = ? AND name = ?", (run_key, name)).fetchone()
+            self.blobs.keep(upload, blob)
+            db.execute(
+                "INSERT INTO files (run, name, blob, size, md5, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET blob = excluded.blob, size = excluded.size, md5 = excluded.md5,"
+                " updated_at = excluded.updated_at",
+                (run_key, name, blob.digest, blob.size, blob.md5, self._clock()),
+            )
+            db.execute("COMMIT")
+            if earlier is not None and earlier["blob"] not in (None, blob.digest):
+                used = db.execute("SELECT 1 FROM files WHERE blob = ?", (earlier["blob"],)).fetchone()
+                if used is None:
+                    self.blobs.remove(earlier["blob"])
+        return StoredFile(name, blob.digest, blob.size, blob.md5, uploaded=False)
+
+    def files(self, run: Run) -> list[StoredFile]:
+        """The files of a run by name, those that were announced and never came included."""
+        with self._read() as db:
+            rows = db.execute(
+                "SELECT name, blob, size, md5, uploaded FROM files WHERE run = ? ORDER BY name", (run.key,)
+            )
+            return [StoredFile(row[0], row[1], row[2], row[3], bool(row[4])) for row in rows]
+
+    # ---- alerts
+
+    def add_alert(self, path: RunPath, title: str, text: str, severity: str, wait_s: float) -> None:
+        """Keeps an alert, unless the very same one came within the last `wait_s` seconds (a client that sent it again)."""
+        now = self._clock()
+        with self._write() as db:
+            key = _require(db, path)
+            same = db.execute(
+                "SELECT 1 FROM alerts WHERE run = ? AND title = ? AND text = ? AND severity = ? AND created_at > ?",
+                (key, title, text, severity, now - wait_s),
+            ).fetchone()
+            if same is None:
+                db.execute(
+                    "INSERT INTO alerts (run, title, text, severity, created_at) VALUES (?, ?, ?, ?, ?)",
+                    (key, title, text, severity, now),
+                )
+
+    def alerts(self, run: Run) -> list[Alert]:
+        """The alerts of a run, oldest first."""
+        with self._read() as db:
+            rows = db.execute(
+                "SELECT title, text, severity, created_at FROM alerts WHERE run = ? ORDER BY id", (run.key,)
+            )
+            return [Alert(*row) for row in rows]
+
+    # ---- connections
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        """One transaction of the one writer; rolled back when the block raises."""
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                if self._db.in_transaction:
+                    self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        with contextlib.closing(connect(self._path)) as db:
+            db.execute("BEGIN")  # one snapshot for all statements of the block
+            yield db
+
+    def _load_secret(self) -> bytes:
+        """The key that signs upload URLs; it lives as long as the data, so that URLs outlive a restart."""
+        with self._write() as db:
+            db.execute("INSERT OR IGNORE INTO meta VALUES ('upload_secret', ?)", (secrets.token_bytes(32),))
+            secret: bytes = db.execute("SELECT value FROM meta WHERE key = 'upload_secret'").fetchone()[0]
+            return secret
+
+
+def _find(db: sqlite3.Connection, path: RunPath) -> int | None:
+    row = db.execute(
+        "SELECT id FROM runs WHERE entity = ? AND project = ? AND name = ?", (path.entity, path.project, path.name)
+    ).fetchone()
+    return None if row is None else int(row["id"])
+
+
+def _require(db: sqlite3.Connection, path: RunPath) -> int:
+    key = _find(db, path)
+    if key is None:
+        raise RunNotFoundError(f"run {path.entity}/{path.project}/{path.name} is not on this server")
+    return key
+
+
+def _load(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Run]:
+    rows = db.execute(f"SELECT * FROM runs WHERE {where}", values).fetchall()  # noqa: S608 - our own conditions
+    streams: dict[int, dict[str, Extent]] = {row["id"]: {} for row in rows}
+    if len(rows) == 1:
+        extents = db.execute("SELECT run, name, rows, length FROM streams WHERE run = ?", (rows[0]["id"],))
+    else:
+        extents = db.execute("SELECT run, name, rows, length FROM streams")
+    for run, name, count, length in extents:
+        if run in streams:
+            streams[run][name] = Extent(count, length)
+    return [Run.from_row(row, streams[row["id"]]) for row in rows]
+
+
+def _update_run(db: sqlite3.Connection, key: int | None, columns: dict[str, object]) -> None:
+    assignments = ", ".join(f"{name} = ?" for name in columns)
+    db.execute(f"UPDATE runs SET {assignments} WHERE id = ?", (*columns.values(), key))  # noqa: S608 - names are ours
+
+
+def _write_lines(db: sqlite3.Connection, run: int, name: str, chunk: Chunk) -> None:
+    """Writes a chunk and keeps the count of lines exact, whether its lines are new, old or both."""
+    db.execute("INSERT OR IGNORE INTO streams (run, name) VALUES (?, ?)", (run, name))
+    stream = db.execute("SELECT id, length FROM streams WHERE run = ? AND name = ?", (run, name)).fetchone()
+    first = line_key(stream["id"], chunk.offset)
+    end = first + len(chunk.content)
+    known = 0
+    if chunk.offset < stream["length"]:
+        known = db.execute("SELECT count(*) FROM lines WHERE key >= ? AND key < ?", (first, end)).fetchone()[0]
+    db.executemany(
+        "INSERT OR REPLACE INTO lines (key, text) VALUES (?, ?)", zip(range(first, end), chunk.content, strict=True)
+    )
+    if chunk.content:
+        db.execute(
+            "UPDATE streams SET rows = rows + ?, length = max(length, ?) WHERE id = ?",
+            (len(chunk.content) - known, chunk.offset + len(chunk.content), stream["id"]),
+        )
+
+
+def _lock_folder(root: Path) -> IO[bytes]:
+    """Holds the folder for this process; the system lets go when the process ends, however it ends.
+
+    Raises:
+        BlockingIOError: another server has it.
+    """
+    lock = (root / "lock").open("ab")
+    if os.name == "posix":
+        import fcntl
+
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise BlockingIOError(f"another server is using {root}") from None
+    return lock
