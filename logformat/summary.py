@@ -49,6 +49,10 @@ class Summary:
         self._make_room(path)
         self._leaves.pop(path, None)
 
+    def leaves(self) -> dict[Path, bytes]:
+        """The JSON text of each path; a view that later updates change."""
+        return self._leaves
+
     def tree(self) -> dict[str, Any]:
         """The summary as nested dicts; a text that is no JSON is left out."""
         tree: dict[str, Any] = {}
