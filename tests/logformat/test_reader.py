@@ -1,0 +1,244 @@
+"""One table of damage, read whole and read while it grows."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runferry.logformat import BLOCK_SIZE, FILE_HEADER, Gap, GapReason, LogReader, read_records
+from support.frames import alert, console, gaps, log_of, payloads, read_all, read_live
+
+
+def many(count: int = 1500) -> list[bytes]:
+    """Records over three blocks, some of them longer than a block."""
+    return [console(i, 40_000) if i == 700 else alert(i, f"record {i} " + "." * (i % 40)) for i in range(1, count + 1)]
+
+
+RECORDS = many()
+LOG = log_of(*RECORDS)
+ENDS = [item.end for item in read_all(LOG)]
+
+
+def damaged(log: bytes, at: int, patch: bytes) -> bytes:
+    return log[:at] + patch + log[at + len(patch) :]
+
+
+def start_of(index: int) -> int:
+    """Offset of the chunk that holds record `index`."""
+    return read_all(LOG)[index].offset
+
+
+def case(name, log, lost, reason, offset=None, known=True):
+    return pytest.param(log, lost, reason, offset, known, id=name)
+
+
+FIRST_BLOCK = [i for i, end in enumerate(ENDS) if end <= BLOCK_SIZE]
+DANGLING = log_of(*RECORDS[:3], console(4, 40_000))[:BLOCK_SIZE]
+GLUED = DANGLING + log_of(alert(5), alert(6))[7:]
+
+
+CASES = [
+    case("flipped byte in a payload", damaged(LOG, start_of(9) + 12, b"\xff"), {10}, GapReason.BAD_CRC, start_of(9)),
+    case("flipped checksum", damaged(LOG, start_of(9), b"\xff\xff"), {10}, GapReason.BAD_CRC, start_of(9)),
+    case("type that does not exist", damaged(LOG, start_of(9) + 6, b"\x09"), {10}, GapReason.BAD_CRC, start_of(9)),
+    case(
+        "length beyond the block",
+        damaged(LOG, start_of(9) + 4, b"\xff\xff"),
+        set(range(10, FIRST_BLOCK[-1] + 3)),
+        GapReason.BAD_LENGTH,
+        start_of(9),
+    ),
+    case(
+        "zeros where a chunk starts",
+        damaged(LOG, start_of(9), bytes(7)),
+        set(range(10, FIRST_BLOCK[-1] + 3)),
+        GapReason.ZEROED,
+        start_of(9),
+    ),
+    case("FIRST without LAST", GLUED, {4}, GapReason.BAD_SEQUENCE, None),
+    case("no message", log_of(alert(1), b"\x52\x7fshort", alert(3)), {2}, GapReason.BAD_PROTO, None),
+    case("cut in a payload", log_of(alert(1), alert(2))[:-1], {2}, GapReason.TORN_TAIL, None, False),
+    case("cut in a chunk header", log_of(alert(1), alert(2))[:-18], {2}, GapReason.TORN_TAIL, None, False),
+    case("cut behind a FIRST", DANGLING, {4}, GapReason.TORN_TAIL, None, False),
+    case("zeros behind the last record", log_of(alert(1)) + bytes(100), set(), GapReason.ZEROED, None, False),
+    case(
+        "flipped byte in the last record", log_of(alert(1), alert(2))[:-1] + b"\0", {2}, GapReason.BAD_CRC, None, False
+    ),
+]
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["batch", "live"])
+@pytest.mark.parametrize(("log", "lost", "reason", "offset", "known"), CASES)
+def test_damage_costs_what_it_touched(log, lost, reason, offset, known, live):
+    """Each kind of damage gives one gap with its reason and count, and every record outside it."""
+    found = read_live(log, [10, 20, BLOCK_SIZE - 3, len(log) // 2]) if live else read_all(log)
+    (gap,) = gaps(found)
+
+    assert gap.reason is reason
+    assert offset is None or gap.offset == offset
+    assert gap.records_lost == (len(lost) if known else None)
+    nums = [item.num for item in found if not isinstance(item, Gap)]
+    assert nums == [num for num in range(1, max([*nums, *lost]) + 1) if num not in lost]
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["batch", "live"])
+def test_a_zeroed_block_is_a_hole_and_not_the_end(live):
+    """Records before and behind a block of zeros are read, and the gap says how many are gone."""
+    log = damaged(LOG, BLOCK_SIZE, bytes(BLOCK_SIZE))
+    found = read_live(log, [BLOCK_SIZE + 100]) if live else read_all(log)
+    (gap,) = gaps(found)
+
+    assert gap.reason in {GapReason.ZEROED, GapReason.BAD_SEQUENCE}
+    assert len(payloads(found)) + gap.records_lost == len(RECORDS)
+    assert gap.offset <= BLOCK_SIZE
+    assert gap.end >= 2 * BLOCK_SIZE
+
+
+@pytest.mark.parametrize("size", range(len(FILE_HEADER) + 1))
+def test_a_log_without_records_is_empty_or_torn(size):
+    """A run that died before its first record is no damage beyond its own header."""
+    found = read_all(FILE_HEADER[:size])
+
+    assert found == ([] if size in {0, 7} else [Gap(0, size, GapReason.TORN_TAIL)])
+
+
+@pytest.mark.parametrize(
+    "data", [b"version https://git-lfs", b"<html>", b":W&B\xe1\xbe\x01", b":SWL\xd6\xe1\x02", b"\0" * 64]
+)
+def test_a_foreign_file_is_refused_as_a_whole(data):
+    """What does not begin like a log is one gap, and nothing of it is taken for a record."""
+    assert read_all(data) == [Gap(0, len(data), GapReason.BAD_HEADER)]
+
+
+def test_every_truncation_gives_the_records_before_the_cut():
+    """Cut anywhere: all whole records, at most one gap, which reaches to the end."""
+    for cut in [
+        *range(400),
+        *range(BLOCK_SIZE - 40, BLOCK_SIZE + 40),
+        *random.Random(1).sample(range(len(LOG)), 60),
+    ]:
+        found = read_all(LOG[:cut])
+        whole = sum(end <= cut for end in ENDS)
+
+        assert payloads(found) == RECORDS[:whole]
+        assert all(gap.end == cut and gap.reason is GapReason.TORN_TAIL for gap in gaps(found))
+        assert len(gaps(found)) <= 1
+
+
+@pytest.mark.slow
+def test_every_truncation_offset_of_three_blocks():
+    """The same for each of the 98,305 offsets, reading on from the block before the cut."""
+    log = LOG[: 3 * BLOCK_SIZE + 1]
+    starts = [item.offset for item in read_all(LOG)]
+    for cut in range(len(log) + 1):
+        near = max((start for start in starts if start <= max(0, cut - BLOCK_SIZE)), default=0)
+        file = io.BytesIO(log[:cut])
+        found = list(read_records(file, start=near))
+
+        assert [item.end for item in found if not isinstance(item, Gap)] == [
+            end for start, end in zip(starts, ENDS, strict=True) if start >= near and end <= cut
+        ]
+
+
+def check_flip(bit: int) -> None:
+    log = bytearray(LOG)
+    log[bit // 8] ^= 1 << bit % 8
+    found = read_all(bytes(log))
+    block = bit // 8 // BLOCK_SIZE
+    touched = {i for i, item in enumerate(ITEMS) if item.offset // BLOCK_SIZE <= block <= (item.end - 1) // BLOCK_SIZE}
+    good = payloads(found)
+
+    assert set(good) <= ALL
+    missing = [i for i, payload in enumerate(RECORDS) if payload not in set(good)]
+    assert set(missing) <= touched
+    for gap in gaps(found):
+        assert gap.offset <= bit // 8 < gap.end
+    assert len(gaps(found)) == (1 if missing else 0)
+
+
+ITEMS = read_all(LOG)
+ALL = set(RECORDS)
+
+
+def test_a_flipped_bit_gives_no_wrong_record_and_costs_at_most_its_block():
+    """The one gap covers the flipped byte; every record outside its block is there, unchanged."""
+    for bit in random.Random(2).sample(range(7 * 8, 2 * BLOCK_SIZE * 8), 150):
+        check_flip(bit)
+
+
+@pytest.mark.slow
+def test_every_bit_flip_of_one_block():
+    """All 262,144 single-bit flips of the second block."""
+    for bit in range(BLOCK_SIZE * 8, 2 * BLOCK_SIZE * 8):
+        check_flip(bit)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, len(LOG)), max_size=12))
+def test_live_reading_gives_what_batch_reading_gives(cuts):
+    """However the file grows, all records come once, in order, and no gap."""
+    assert read_live(LOG, cuts) == ITEMS
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, len(RECORDS) - 1))
+def test_reading_may_start_at_any_record(index):
+    """A seek to a record gives the rest of a scan."""
+    assert list(read_records(io.BytesIO(LOG), start=ITEMS[index].offset)) == ITEMS[index:]
+
+
+def test_zeros_at_the_end_of_a_growing_file_may_turn_into_data():
+    """A network file system shows zeros before it shows the bytes: nothing is given up while the block is open."""
+    log = log_of(*RECORDS[:20])
+    file = io.BytesIO(log[:200] + bytes(len(log) - 200))
+    reader = LogReader(file)
+    found = list(reader.poll())
+    file.seek(0)
+    file.write(log)
+    found += list(reader.poll())
+
+    assert payloads(found) == RECORDS[:20]
+    assert list(reader.finish()) == []
+
+
+def test_position_is_where_reading_may_go_on():
+    """After any poll, a new reader from `position` gives exactly the rest."""
+    for cut in random.Random(3).sample(range(7, len(LOG)), 40):
+        reader = LogReader(io.BytesIO(LOG[:cut]))
+        before = list(reader.poll())
+
+        assert before + list(read_records(io.BytesIO(LOG), start=reader.position)) == ITEMS
+
+
+def test_damage_is_never_an_exception():
+    """Random bytes, random patches: records or gaps, and each byte in at most one gap."""
+    rng = random.Random(4)
+    for _ in range(60):
+        log = bytearray(LOG[: rng.randrange(len(LOG))])
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(len(log) or 1)
+            log[at : at + rng.randrange(1, 600)] = rng.randbytes(rng.randrange(1, 600))
+        found = read_all(bytes(log))
+        last = 0
+        for item in found:
+            end = item.end
+            assert item.offset >= last or isinstance(item, Gap)
+            last = end
+
+        assert set(payloads(found)) <= ALL
+
+
+def test_a_record_that_never_ends_is_capped(monkeypatch):
+    """A chain of MIDDLE chunks beyond the cap is given up as a bad length, before memory is."""
+    from runferry.logformat import reader
+
+    monkeypatch.setattr(reader, "MAX_RECORD_SIZE", 2 * BLOCK_SIZE)
+    found = read_all(log_of(alert(1), console(2, 5 * BLOCK_SIZE), alert(3)))
+    (gap,) = gaps(found)
+
+    assert gap.reason is GapReason.BAD_LENGTH
+    assert gap.records_lost == 1
+    assert [item.num for item in found if not isinstance(item, Gap)] == [1, 3]

@@ -1,0 +1,222 @@
+"""What a log amounts to."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from runferry.logformat import RunState, load, messages
+from runferry.logformat.summary import Summary
+from support.frames import log_of
+
+
+class Log:
+    """Builds a log record by record."""
+
+    def __init__(self):
+        self.payloads = []
+
+    def add(self, **fields):
+        self.payloads.append(messages.Record(num=len(self.payloads) + 1, **fields).SerializeToString())
+        return self
+
+    def row(self, step, **values):
+        record = messages.HistoryRecord(step=messages.HistoryStep(num=step))
+        for key, value in {**values, "_step": str(step)}.items():
+            record.item.add(nested_key=key.split("__"), value_json=value)
+        return self.add(history=record)
+
+    def items(self, kind, update=(), remove=()):
+        record = {"config": messages.ConfigRecord, "summary": messages.SummaryRecord}[kind]()
+        for path, value in update:
+            record.update.add(nested_key=path.split("/"), value_json=value)
+        for path in remove:
+            record.remove.add(nested_key=path.split("/"))
+        return self.add(**{kind: record})
+
+    def metric(self, name, kinds="", **fields):
+        which = {"glob_name" if "*" in name else "name": name}
+        summary = messages.MetricSummary(**dict.fromkeys(kinds.split(), True))
+        return self.add(metric=messages.MetricRecord(**which, summary=summary, **fields))
+
+    def output(self, line, stream=1, seconds=100):
+        record = messages.OutputRecord(output_type=stream, timestamp=messages.Timestamp(seconds=seconds), line=line)
+        return self.add(output_raw=record)
+
+    def state(self, **options) -> RunState:
+        from runferry.logformat import read_records
+
+        return RunState(**options).add_all(read_records(io.BytesIO(log_of(*self.payloads))))
+
+
+def test_the_summary_is_the_last_value_of_each_metric():
+    """Rows alone give a summary: a killed run has one too."""
+    state = Log().row(0, loss="0.5", acc="0.1").row(1, loss="0.25").state()
+
+    assert state.summary == {"loss": 0.25, "acc": 0.1, "_step": 1}
+
+
+def test_null_in_a_row_says_nothing_and_nan_does():
+    """A metric keeps its value over a null; NaN is a value."""
+    summary = Log().row(0, a="1", b="1").row(1, a="null", b="NaN").state().summary
+
+    assert summary["a"] == 1
+    assert math.isnan(summary["b"])
+
+
+def test_summary_records_override_rows_before_them():
+    """What the user set stays until a later row says otherwise."""
+    log = Log().row(0, best="1", loss="1").items("summary", [("best", "0.9"), ("nest", '{"a":1,"b":2}')], ["loss"])
+
+    assert log.state().summary == {"best": 0.9, "nest": {"a": 1, "b": 2}, "_step": 0}
+    assert log.row(1, best="0.8").state().summary["best"] == 0.8
+
+
+def test_a_nested_update_keeps_its_siblings():
+    """An object that came whole is opened, not replaced."""
+    log = Log().items("summary", [("nest", '{"a":1,"b":{"c":2}}')]).items("summary", [("nest/a", "7")])
+
+    assert log.state().summary == {"nest": {"a": 7, "b": {"c": 2}}}
+
+
+def test_an_object_replaces_what_lay_below_it():
+    """Setting the whole forgets the parts, in rows too."""
+    log = Log().row(0, n__a="1", n__b="2").items("summary", [("n", '{"c":3}')])
+
+    assert log.state().summary["n"] == {"c": 3}
+    assert log.row(1, n__a="5", n__b="6").state().summary["n"] == {"c": 3, "a": 5, "b": 6}
+
+
+def test_metric_definitions_shape_the_summary():
+    """Minimum, maximum, mean, first, last and best come under the metric's name; none comes not at all."""
+    log = (
+        Log()
+        .metric("acc", "min max mean first last")
+        .metric("hid", "none")
+        .metric("err", "best", goal=1)
+        .metric("v/*", "max")
+    )
+    for step, acc in enumerate(("2", "1", "3")):
+        log.row(step, acc=acc, hid="1", err=acc, **{"v/x": acc})
+
+    assert log.state().summary == {
+        "acc": {"min": 1, "max": 3, "mean": 2, "first": 2, "last": 3},
+        "err": {"best": 1},
+        "v/x": {"max": 3},
+        "_step": 2,
+    }
+
+
+def test_a_metric_defined_again_adds_unless_it_overwrites():
+    """Later definitions merge, or replace when they say so."""
+    log = Log().metric("a", "min").metric("a", "max")
+    assert log.row(0, a="1").state().summary["a"] == {"min": 1, "max": 1}
+
+    log = Log().metric("a", "min").metric("a", "max", _control=messages.MetricControl(overwrite=True))
+    assert log.row(0, a="1").state().summary["a"] == {"max": 1}
+
+
+def test_config_is_every_change_in_order():
+    """Objects merge, leaves replace, removals remove; NaN and big integers stay what they are."""
+    run = messages.RunRecord(run_id="r", project="p")
+    run.config.update.add(key="lr", value_json="0.001")
+    run.config.update.add(key="model", value_json='{"layers": 3, "drop": 0.1}')
+    log = (
+        Log().add(run=run).items("config", [("model", '{"layers":4}'), ("big", "1180591620717411303424"), ("bad", "{")])
+    )
+    state = log.items("config", [("_wandb/t/1", "2")], ["lr"]).state()
+
+    assert state.config == {"model": {"layers": 4, "drop": 0.1}, "big": 2**70, "_wandb": {"t": {"1": 2}}}
+    assert state.info.run_id == "r"
+
+
+def test_a_later_run_record_changes_only_what_it_sets():
+    """A new name keeps the project; the first start time stays."""
+    first = messages.RunRecord(run_id="r", project="p", tags=["a"], start_time=messages.Timestamp(seconds=5))
+    later = messages.RunRecord(run_id="r", display_name="n", tags=["b"], start_time=messages.Timestamp(seconds=9))
+    info = Log().add(run=first).add(run=later).state().info
+
+    assert (info.project, info.display_name, info.tags, info.start_time_ns) == ("p", "n", ["b"], 5_000_000_000)
+
+
+def test_console_fragments_become_the_lines_that_a_terminal_shows():
+    """Fragments join, carriage returns overwrite, streams stay apart, times are those of the first fragment."""
+    log = Log().output("a", seconds=7).output("err\n", 0, 8).output("b\n", seconds=9)
+    state = log.output("\rprog 1").output("\rprog 2!\n").output("no newline").state()
+
+    assert [(line.stream, line.text) for line in state.console] == [
+        ("stderr", "err"),
+        ("stdout", "ab"),
+        ("stdout", "prog 2!"),
+    ]
+    assert state.console[1].timestamp_ns == 7_000_000_000
+    assert [line.text for line in state.console_rest] == ["no newline"]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "age", "status"),
+    [(0, 0, "finished"), (3, 0, "failed"), (None, 10, "running"), (None, 601, "crashed")],
+)
+def test_the_status_is_the_exit_record_or_the_age(exit_code, age, status):
+    """Without an exit record, a log that still grows is running and an old one crashed."""
+    log = Log().add(run=messages.RunRecord(run_id="r"))
+    if exit_code is not None:
+        log.add(exit=messages.RunExitRecord(exit_code=exit_code, runtime=4))
+
+    assert log.state().status(age=age) == status
+
+
+def test_runtime_comes_from_the_log_and_never_from_the_clock():
+    """The exit record says it, else the last time that anything carries."""
+    start = messages.RunRecord(run_id="r", start_time=messages.Timestamp(seconds=100))
+    log = Log().add(run=start).row(0, _timestamp="103.5", _runtime="3.25").output("x\n", seconds=110)
+
+    assert log.state().runtime == 10
+    assert log.add(exit=messages.RunExitRecord(runtime=12)).state().runtime == 12
+
+
+def test_without_rows_kept_only_counts_grow():
+    """A sync of any size folds in constant memory."""
+    state = Log().row(0, a="1").output("x\n").add(stats=messages.StatsRecord()).state(keep_rows=False)
+
+    assert (state.rows, state.samples, state.console) == ([], [], [])
+    assert (state.row_count, state.sample_count, state.console_count, state.summary["a"]) == (1, 1, 1, 1)
+
+
+def test_what_cannot_be_understood_is_counted_and_skipped():
+    """A broken message, an unknown kind and a broken value leave the rest alone."""
+    log = Log().row(0, a="1")
+    log.payloads += [b"\x08\x02\x52\x02\x0a\x7f", b"\x08\x03\xa2\x38\x03abc", b"\x08\x04"]
+    state = log.row(5, a="2").state()
+
+    assert state.bad_records == 1
+    assert state.counts["unknown"] == state.counts["empty"] == 1
+    assert [row["a"] for row in state.rows] == [1, 2]
+
+
+def test_load_reads_a_whole_log():
+    """The function for notebooks: one call, everything."""
+    state = load(io.BytesIO(log_of(*Log().row(0, loss="0.5").payloads)))
+
+    assert state.rows == [{"loss": 0.5, "_step": 0}]
+
+
+def test_environments_merge_and_lists_replace():
+    """Context and hardware make one environment."""
+    first = messages.EnvironmentRecord(os="Linux", args=["a", "b"], writer_id="w")
+    second = messages.EnvironmentRecord(cpu_count=8, writer_id="w")
+    environment = Log().add(environment=first).add(environment=second).state().environment
+
+    assert (environment.os, list(environment.args), environment.cpu_count) == ("Linux", ["a", "b"], 8)
+
+
+def test_a_summary_of_many_shapes_stays_bounded(monkeypatch):
+    """What is remembered of shapes has a cap; what they said has not."""
+    monkeypatch.setattr("runferry.logformat.summary.SHAPES_KEPT", 4)
+    summary = Summary()
+    for i in range(20):
+        summary.update(((f"k{i}",),), [b"%d" % i])
+
+    assert summary.tree() == {f"k{i}": i for i in range(20)}
+    assert len(summary._admitted) <= 4
