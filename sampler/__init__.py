@@ -10,15 +10,22 @@ from __future__ import annotations
 from .core import Sampler
 from .engine import Sample
 from .environment import execution_context, hardware
-from .redact import redact_argv, redact_text
+from .once import sample_once
+from .probe import Probe, ProbeUnavailableError, Tier
+from .redact import is_secret_name, redact_argv, redact_text
 from .settings import SamplerSettings
 
 __all__ = [
+    "Probe",
+    "ProbeUnavailableError",
     "Sample",
     "Sampler",
     "SamplerSettings",
+    "Tier",
     "execution_context",
     "hardware",
+    "is_secret_name",
     "redact_argv",
     "redact_text",
+    "sample_once",
 ]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from .mounts import Mount, is_below, read_mounts
+
 if TYPE_CHECKING:
     from .context import Context
 
@@ -57,36 +59,6 @@ def count_cpus(text: str) -> int:
     return count
 
 
-def _unescape(text: str) -> str:
-    """Undo the octal escapes of mountinfo (space, tab, newline, backslash)."""
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, character)
-    return text
-
-
-class Mount(NamedTuple):
-    """One line of mountinfo: `device` is major:minor, `root` the folder of the file system that is mounted."""
-
-    device: str
-    root: str
-    point: str
-    kind: str
-    options: tuple[str, ...]
-
-
-def read_mounts(ctx: Context, pid: int | str) -> list[Mount]:
-    """The mounts that process `pid` sees, in mount order."""
-    mounts = []
-    for line in (ctx.read(f"/proc/{pid}/mountinfo") or "").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, kinds = before.split(" "), after.split(" ")
-        if len(fields) >= 5 and len(kinds) >= 3:
-            mounts.append(
-                Mount(fields[2], _unescape(fields[3]), _unescape(fields[4]), kinds[0], tuple(kinds[2].split(",")))
-            )
-    return mounts
-
-
 def _folders(ctx: Context, mount: Mount, path: str) -> list[str]:
     """The group's directory and its ancestors up to the mount point, the group first.
 
@@ -94,9 +66,8 @@ def _folders(ctx: Context, mount: Mount, path: str) -> list[str]:
     the nearest directory that can be seen.
     """
     relative = ""
-    root = mount.root.rstrip("/")
-    if ".." not in path.split("/") and (path + "/").startswith(root + "/"):
-        relative = path[len(root) :].strip("/")
+    if ".." not in path.split("/") and is_below(path, mount.root):
+        relative = path[len(mount.root.rstrip("/")) :].strip("/")
     if relative and not ctx.exists(f"{mount.point}/{relative}"):
         relative = ""
     folders = [mount.point]

@@ -10,9 +10,10 @@ import weakref
 from collections.abc import Callable
 
 from .clock import Clock, SystemClock
-from .engine import Engine, Sample
+from .engine import SHORT_GRACE, Engine, Sample
 from .settings import SamplerSettings
 
+DEVICES_WITHIN = 5.0  # s after which late devices wait for the next regular sample
 STOP_WITHIN = 2.0  # s, for the last sample and for closing all probes
 
 
@@ -27,7 +28,7 @@ def next_deadline(started: float, interval: float, now: float) -> float:
 
 
 class Sampler:
-    """Emits a `Sample` at start, then every `settings.interval` seconds, then one at the end, on its own daemon thread.
+    """Emits a `Sample` at start (a second when slow devices have opened), then every `settings.interval` seconds, then one at the end, on its own daemon thread.
 
     Uses no signals. In a forked child it is inert: it has no thread there, and `start` and `stop` do nothing.
     """
@@ -68,6 +69,7 @@ class Sampler:
         self._stopping.set()
         if self._inert or self._thread is None:
             return
+        self._engine.wake()
         self._thread.join(STOP_WITHIN * 0.75)
         if self._thread.is_alive():  # a read of /proc or /sys hangs: leave the thread, but no child process
             self._silent = True
@@ -79,14 +81,16 @@ class Sampler:
         try:
             started = self._clock.monotonic()
             self._engine.open()
-            self._engine.tick(hurry=True)
+            self._engine.tick(grace=SHORT_GRACE)
             self._engine.open_third_party()
+            if self._engine.settle(min(self._interval / 2, DEVICES_WITHIN)) and not self._stopping.is_set():
+                self._engine.tick()  # devices that took a while: short runs shall have them too
             while True:
                 now = self._clock.monotonic()
                 if self._clock.wait(self._stopping, next_deadline(started, self._interval, now) - now):
                     break
                 self._engine.tick()
-            self._engine.tick(hurry=True)
+            self._engine.tick(grace=SHORT_GRACE)
         except Exception as error:  # a fault of ours must not show as a traceback in the middle of a training
             self._warn(f"sampling has ended: {error!r}")
         finally:

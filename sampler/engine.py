@@ -54,6 +54,7 @@ class Engine:
         self._ready = threading.Condition()
         self._ctx = Context(settings, root=root)
         self._given = probes
+        self._woken = False
         self._warned_of: set[str] = set()
         self.runners: list[Runner] = []
         self.absent: dict[str, str] = {}  # probe -> why its source is not here
@@ -84,15 +85,19 @@ class Engine:
         max_age = 2 * self._settings.interval
         if probe.tier is Tier.INLINE:
             return InlineRunner(probe, self._ctx)
+        if probe.tier is Tier.HELPER:
+            from .supervisor import HelperRunner  # loads subprocess, which most hosts never need
+
+            return HelperRunner(probe, self._own_context(), self._ready)
         return ThreadRunner(probe, self._own_context(), self._ready, max_age=max_age)
 
     def _own_context(self) -> Context:
         return Context(self._settings, root=self._ctx.root, own_pids=self._ctx.own_pids)
 
-    def tick(self, *, hurry: bool = False) -> None:
-        """Sample and emit once. Deferred probes that do not answer within a grace join the next tick.
+    def tick(self, *, grace: float | None = None) -> None:
+        """Sample and emit once. Deferred probes that do not answer within `grace` s join the next tick.
 
-        `hurry` shortens the grace, for the first and the last sample.
+        The grace is a tenth of the interval, at most 0.25 s, unless given.
         """
         now, timestamp = self._clock.monotonic(), self._clock.time_ns()
         self._ctx.begin(now)
@@ -103,7 +108,7 @@ class Engine:
             if isinstance(runner, InlineRunner):
                 runner.request(now)
                 values.update(runner.take(now))
-        grace = SHORT_GRACE if hurry else min(self._settings.interval / 10, LONGEST_GRACE)
+        grace = min(self._settings.interval / 10, LONGEST_GRACE) if grace is None else grace
         with self._ready:
             self._ready.wait_for(lambda: not any(runner.waiting for runner in asked), grace)
         for runner in deferred:
@@ -112,6 +117,19 @@ class Engine:
         if self._settings.self_metrics:
             self._sample_ourselves(values)
         self._send(Sample(timestamp, self._keys.clean(values)))
+
+    def settle(self, timeout: float) -> bool:
+        """Wait until no probe is opening any more, at most `timeout` s or until `wake`; whether one has opened."""
+        opening = [runner for runner in self.runners if runner.opening]
+        with self._ready:
+            self._ready.wait_for(lambda: self._woken or not any(runner.opening for runner in opening), timeout)
+        return any(runner.reason is None and not runner.opening for runner in opening)
+
+    def wake(self) -> None:
+        """End a wait in `settle`, now and later; from any thread."""
+        with self._ready:
+            self._woken = True
+            self._ready.notify_all()
 
     def _send(self, sample: Sample) -> None:
         if not sample.values:
@@ -126,6 +144,8 @@ class Engine:
             label = runner.probe.label
             if runner.reason is not None:
                 self.absent[label] = runner.reason
+                if runner.loud:
+                    self._warn_once(f"absent {label}", f"probe {label} is left out: {runner.reason}")
             if runner.stats.stalled:
                 self._warn_once(f"stall {label}", f"probe {label} hangs; its metrics are missing until it answers")
             if runner.stats.errors:

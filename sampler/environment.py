@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import gitinfo
+from . import gitinfo, registry
 from .cgroup import logical_cpus, read_meminfo
 from .context import Context
 from .hostinfo import cpu_model, physical_cores
+from .probe import Tier
 from .redact import is_secret_name, redact_argv, redact_text
+from .runners import Runner
 from .settings import SamplerSettings
 
 _T = TypeVar("_T")
@@ -119,13 +121,39 @@ def _disk(path: str) -> dict[str, int]:
     }
 
 
-def hardware(settings: SamplerSettings, *, root: str = "/") -> dict[str, Any]:
+def _devices(ctx: Context, timeout: float) -> dict[str, Any]:
+    """Fields of the devices whose vendor libraries answer within `timeout` s; starts a helper per vendor found."""
+    ready = threading.Condition()
+    runners: list[Runner] = []
+    for probe in registry.built_in(ctx.settings):
+        if probe.tier is Tier.HELPER and probe.discover(ctx) is None:
+            from .supervisor import HelperRunner  # only where there is a device
+
+            runners.append(HelperRunner(probe, ctx, ready))
+    for runner in runners:
+        runner.request(time.monotonic())
+    with ready:
+        ready.wait_for(lambda: not any(runner.opening for runner in runners), timeout)
+    fields: dict[str, Any] = {}
+    for runner in runners:
+        fields.update(runner.metadata())
+        runner.close(1.0)
+    return fields
+
+
+def hardware(settings: SamplerSettings, *, root: str = "/", devices_within: float = 2.0) -> dict[str, Any]:
     """What the host is made of: the second environment record. Limits of containers are not applied.
 
     Keys: cpu_count, cpu_count_logical, cpu ({count, count_logical, model}), memory ({total}), disk ({path: {total,
-    used}}); sizes in bytes. Takes about a millisecond, at most one second per disk path that does not answer.
+    used}}), and with GPUs gpu_type, gpu_count, cuda_version, gpu_nvidia ([{name, memory_total, cuda_cores,
+    architecture, uuid, pci_bus_id, numa_node}]); sizes in bytes.
+
+    Takes a few milliseconds without GPUs. With GPUs it waits for the driver, at most `devices_within` s, and leaves
+    their fields out if that was too short (0: does not ask): call it off the training thread. A disk path that does
+    not answer costs one second.
     """
     ctx = Context(settings, root=root)
+    devices = _devices(ctx, devices_within) if devices_within > 0 else {}
     cores = settings.cpu_count or physical_cores(ctx)
     logical = settings.cpu_logical_count or logical_cpus(ctx) or None
     disks = {path: _bounded(partial(_disk, ctx.path(path)), _ANSWER_WITHIN) for path in settings.disk_paths}
@@ -136,7 +164,8 @@ def hardware(settings: SamplerSettings, *, root: str = "/") -> dict[str, Any]:
             "cpu": _known({"count": cores, "count_logical": logical, "model": cpu_model(ctx)}),
             "memory": _known({"total": read_meminfo(ctx).get("MemTotal")}),
             "disk": {path: size for path, size in disks.items() if size is not None},
-            "gpu_type": settings.gpu_type,
-            "gpu_count": settings.gpu_count,
+            **devices,
+            "gpu_type": settings.gpu_type or devices.get("gpu_type"),
+            "gpu_count": settings.gpu_count or devices.get("gpu_count"),
         }
     )

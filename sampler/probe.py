@@ -21,7 +21,11 @@ class Tier(IntEnum):
 
 
 class ProbeUnavailableError(Exception):
-    """Raised by `open`: the source is not here; the text says why. The probe is then left out, silently."""
+    """Raised by `open`: the source is not here; the text says why. The probe is left out, with a warning if `loud`."""
+
+    def __init__(self, reason: str, *, loud: bool = False) -> None:
+        super().__init__(reason)
+        self.loud = loud
 
 
 class Stats:

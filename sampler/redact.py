@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 MARK = "[redacted]"
 
-_SECRET_WORDS = (  # noqa: S105 - names, no value
+_NAME_ENDS = (
     r"api[-_]?keys?|access[-_]?key(?:[-_]?id)?|secret(?:[-_]?(?:access[-_]?)?key)?|private[-_]?key|account[-_]?key"
     r"|license[-_]?key|token|jwt|passw(?:or)?d|passphrase|passwd|pwd|secrets?|credentials?|authorization|bearer"
 )
@@ -23,10 +23,10 @@ _MODEL_TOKEN = re.compile(
     re.IGNORECASE,
 )
 _PLAIN_VALUE = re.compile(r"(?:true|false|none|null|yes|no|on|off|-?\d{1,6})$", re.IGNORECASE)
-_SECRET_NAME = re.compile(rf"(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?:{_SECRET_WORDS})$", re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?:{_NAME_ENDS})$", re.IGNORECASE)
 _JOINED_NAME = re.compile(r"(?:api|access|secret|private|auth)(?:key|token)$|(?:hf|hub|wandb)token$", re.IGNORECASE)
 _ASSIGNMENT = re.compile(
-    rf"(?<![\w.-])(?P<name>-{{0,2}}[\w.-]{{0,80}}?(?:{_SECRET_WORDS}))(?P<between>[\"']?\s{{0,4}}[=:]\s{{0,4}}[\"']?)"
+    rf"(?<![\w.-])(?P<name>-{{0,2}}[\w.-]{{0,80}}?(?:{_NAME_ENDS}))(?P<between>[\"']?\s{{0,4}}[=:]\s{{0,4}}[\"']?)"
     r"(?P<value>(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]]+)",
     re.IGNORECASE,
 )

@@ -14,6 +14,11 @@ ENTRY_POINTS = "runferry.probes"  # group in which other packages offer subclass
 BUILT_IN = {
     "cpu": ".probes.cpu:CpuProbe",
     "memory": ".probes.memory:MemoryProbe",
+    "disk_usage": ".probes.disk_usage:DiskUsageProbe",
+    "disk_io": ".probes.disk_io:DiskIoProbe",
+    "network": ".probes.network:NetworkProbe",
+    "portable": ".probes.portable:PortableProbe",
+    "nvidia": ".probes.nvidia:NvidiaProbe",
 }
 
 

@@ -20,6 +20,7 @@ class Runner:
         self.probe = probe
         self.stats = Stats()
         self.reason: str | None = None  # why the probe is unavailable; None while it may deliver
+        self.loud = False  # whether that is worth a warning
 
     def request(self, now: float) -> bool:
         """Ask for a sample at monotonic time `now` (s); False if the last one is still out."""
@@ -29,6 +30,11 @@ class Runner:
     def waiting(self) -> bool:
         """Whether an answer is out."""
         raise NotImplementedError
+
+    @property
+    def opening(self) -> bool:
+        """Whether the probe is still being opened."""
+        return False
 
     def take(self, now: float) -> Values:
         """The values that arrived since the last call, empty if none did."""
@@ -63,7 +69,7 @@ def open_probe(runner: Runner, ctx: Context) -> bool:
     try:
         runner.probe.open(ctx)
     except ProbeUnavailableError as error:
-        runner.reason = str(error)
+        runner.reason, runner.loud = str(error), error.loud
     except Exception as error:  # as in sample_once
         runner.reason = f"cannot be opened: {error!r}"
         runner.stats.errors += 1

@@ -41,6 +41,7 @@ class SamplerSettings:
         per_core: also `cpu.{i}.cpu_percent` for each logical core.
         per_interface: also `network.{interface}.sent|recv`.
         extended: also keys that neither the documented list nor the peer has (rates, working set, cores).
+        seed_aliases: write `unCorrectedMemoryErrors` beside the peer's `uncorrectedMemoryErrors`.
         self_metrics: also `sampler.{probe}.durationMs|errors|stalled`.
         key_cap: distinct keys per run; further ones are dropped with one warning.
         cpu_count: overrides the physical cores in the hardware record; the next three likewise.
@@ -62,6 +63,7 @@ class SamplerSettings:
     per_core: bool = False
     per_interface: bool = False
     extended: bool = False
+    seed_aliases: bool = True
     self_metrics: bool = False
     key_cap: int = 2000
     cpu_count: int | None = None

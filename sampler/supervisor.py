@@ -1,0 +1,298 @@
+"""The sampler's side of a helper process: ask, wait without blocking, replace what hangs or dies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from enum import Enum, auto
+from typing import IO, Any, Protocol
+
+from .context import Context
+from .probe import Probe, Values
+from .runners import Runner
+
+LONGEST_DEADLINE = 5.0  # s for an answer; shorter intervals allow less
+KILL_AFTER = 30.0  # s without the answer to a sample
+KILL_OPENING_AFTER = 120.0  # s; the first start of a driver that nobody keeps loaded takes long
+FIRST_BACKOFF, LONGEST_BACKOFF = 5.0, 300.0  # s before a helper is started again
+LONGEST_LINE = 4 << 20  # bytes of one answer
+
+
+class Child(Protocol):
+    """What is used of `subprocess.Popen`."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Exit status, None while it runs."""
+
+    def kill(self) -> None:
+        """End it."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end."""
+
+
+def spawn_helper() -> Child:
+    """Start a helper in a session of its own, so that Ctrl-C in the terminal does not reach it.
+
+    Raises:
+        OSError: no interpreter to start.
+    """
+    if not sys.executable:
+        raise FileNotFoundError("this interpreter does not know its own program (sys.executable)")
+    # The working folder is not on the path: a user's `json.py` must not become the helper's.
+    environ = {**os.environ, "PYTHONSAFEPATH": "1"}
+    if "PYTHONPATH" in environ:
+        parts = environ["PYTHONPATH"].split(os.pathsep)
+        environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in parts if part)  # noqa: PTH100 - text in, text out
+    return subprocess.Popen(  # noqa: S603 - this interpreter, no shell
+        [sys.executable, "-m", f"{__package__}.helper"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        cwd=os.sep,
+        env=environ,
+        start_new_session=True,
+    )
+
+
+class State(Enum):
+    """What the helper is doing."""
+
+    ABSENT = auto()  # not started, or ended: to be started when the backoff is over
+    OPENING = auto()
+    IDLE = auto()
+    ASKED = auto()
+    DYING = auto()  # killed, not gone yet: a process in an uninterruptible call goes only when that returns
+
+
+class HelperRunner(Runner):
+    """Runs a probe in a helper. All decisions fall in `request`, at ticks; a reader thread per child takes answers.
+
+    There is never more than one child: one that cannot be killed is waited for, at no cost, for ever.
+    """
+
+    def __init__(
+        self,
+        probe: Probe,
+        ctx: Context,
+        ready: threading.Condition,
+        *,
+        spawn: Callable[[], Child] = spawn_helper,
+    ) -> None:
+        super().__init__(probe)
+        self._ctx = ctx
+        self._ready = ready  # guards all below
+        self._spawn = spawn
+        self._state = State.ABSENT
+        self._child: Child | None = None
+        self._id = 0
+        self._since = 0.0  # when the request that is out was made, or the child was killed
+        self._values: Values = {}
+        self._values_from = 0.0
+        self._metadata: dict[str, Any] = {}
+        self._backoff = FIRST_BACKOFF
+        self._start_at = float("-inf")
+        self._closed = False
+
+    # --- the scheduler's side
+
+    def request(self, now: float) -> bool:
+        """Look after the child; ask for a sample if it is idle."""
+        with self._ready:
+            if self.reason is not None or self._closed:
+                return False
+            self._look_after(now)
+            if self._state is State.ABSENT and now >= self._start_at:
+                self._start(now)
+            if self._state is not State.IDLE:
+                return False
+            self._send(now, State.ASKED, {"op": "sample"})
+            return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a sample is out."""
+        return self._state is State.ASKED
+
+    @property
+    def opening(self) -> bool:
+        """Whether the probe may still turn out to be there."""
+        return self.reason is None and self._state is State.OPENING
+
+    def take(self, now: float) -> Values:
+        """What has arrived, unless it is too old to be true."""
+        with self._ready:
+            values, self._values = self._values, {}
+            return values if now - self._values_from <= 2 * self._ctx.settings.interval else {}
+
+    def metadata(self) -> dict[str, Any]:
+        """What the probe in the helper knows about its devices; empty until it has opened."""
+        return self._metadata
+
+    def _look_after(self, now: float) -> None:
+        child = self._child
+        if child is None:
+            return
+        if child.poll() is not None:
+            self._note_end(now, child)
+        elif self._state in {State.ASKED, State.OPENING}:
+            opening = self._state is State.OPENING
+            out_for = now - self._since
+            deadline = KILL_AFTER if opening else min(self._ctx.settings.interval, LONGEST_DEADLINE)
+            self.stats.stalled = out_for >= deadline
+            if out_for >= (KILL_OPENING_AFTER if opening else KILL_AFTER):
+                self._kill(child)
+
+    def _note_error(self, error: str) -> None:
+        self.stats.errors += 1
+        self.stats.last_error = error
+
+    def _kill(self, child: Child) -> None:
+        self._state = State.DYING
+        with contextlib.suppress(OSError):
+            child.kill()
+
+    def _note_end(self, now: float, child: Child) -> None:
+        if self._state is not State.DYING:
+            self._note_error(f"helper process ended with status {child.returncode}")
+        _close_pipes(child)
+        self._ctx.own_pids.discard(child.pid)
+        self._child, self._state = None, State.ABSENT
+        self._start_at = now + self._backoff
+        self._backoff = min(2 * self._backoff, LONGEST_BACKOFF)
+
+    def _start(self, now: float) -> None:
+        try:
+            child = self._spawn()
+        except (OSError, ValueError) as error:  # no memory, no processes left, no interpreter
+            self._note_error(f"helper process cannot be started: {error}")
+            self._start_at = now + self._backoff
+            self._backoff = min(2 * self._backoff, LONGEST_BACKOFF)
+            return
+        self._child = child
+        self._ctx.own_pids.add(child.pid)
+        probe, settings = type(self.probe), self._ctx.settings
+        request = {
+            "op": "open",
+            "probe": f"{probe.__module__}:{probe.__qualname__}",
+            "instance": self.probe.instance,
+            "settings": asdict(settings),
+            "root": self._ctx.root,
+            "parent": os.getpid(),
+        }
+        threading.Thread(
+            target=self._read_answers, args=(child,), name=f"runferry-{self.probe.label}", daemon=True
+        ).start()
+        self._send(now, State.OPENING, request)
+
+    def _send(self, now: float, state: State, request: dict[str, Any]) -> None:
+        """Write one request. The pipe holds it: the child has read all earlier ones before it answered them."""
+        self._id += 1
+        line = json.dumps({"id": self._id, **request}).encode() + b"\n"
+        self._state, self._since = state, now
+        child = self._child
+        if child is not None and child.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):  # it has just ended: noticed at the next tick
+                child.stdin.write(line)
+
+    # --- the reader thread's side
+
+    def _read_answers(self, child: Child) -> None:
+        pending = b""
+        while child.stdout is not None:
+            try:
+                chunk = child.stdout.read(1 << 16)
+            except (OSError, ValueError):  # closed under us
+                chunk = b""
+            if not chunk:
+                break
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                self._accept(child, line)
+            if len(pending) > LONGEST_LINE:
+                self._reject(child, "an answer without end")
+                return
+        with self._ready:
+            self._ready.notify_all()
+
+    def _accept(self, child: Child, line: bytes) -> None:
+        try:
+            answer = json.loads(line)
+            number = answer["id"]
+        except (ValueError, TypeError, KeyError):
+            self._reject(child, f"not an answer: {line[:80]!r}")
+            return
+        with self._ready:
+            if child is not self._child or number != self._id or self._state not in {State.OPENING, State.ASKED}:
+                return
+            self._state = State.IDLE
+            self.stats.stalled = False
+            if "unavailable" in answer:
+                self.reason, self.loud = str(answer["unavailable"]), bool(answer.get("loud"))
+            elif "failed" in answer:
+                self._note_error(str(answer["failed"]))
+                self._kill(child)
+            elif "values" in answer:
+                self._values, self._values_from = answer["values"], self._since
+                self.stats.duration = answer["duration"]
+                if answer["error"] is not None:
+                    self._note_error(answer["error"])
+                self._backoff = FIRST_BACKOFF
+            else:
+                self._metadata = answer["metadata"]
+            self._ready.notify_all()
+
+    def _reject(self, child: Child, why: str) -> None:
+        with self._ready:
+            self._note_error(why)
+            if child is self._child:
+                self._kill(child)
+            self._ready.notify_all()
+
+    # --- the end
+
+    def close(self, timeout: float) -> None:
+        """Close the pipe, upon which the helper leaves at once; kill it if it does not."""
+        with self._ready:
+            self._closed = True
+            child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            if child.stdin is not None:
+                child.stdin.close()
+        for last_resort in (False, True):
+            if last_resort:
+                with contextlib.suppress(OSError):
+                    child.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout / 2)
+                break
+        if child.poll() is not None:
+            _close_pipes(child)
+
+    def forget(self) -> None:
+        """In a forked child: close our copies of the pipes, or the helper would not see the parent's end."""
+        child, self._child = self._child, None
+        if child is not None:
+            _close_pipes(child)
+            child.returncode = 0  # not ours to wait for
+
+
+def _close_pipes(child: Child) -> None:
+    for pipe in (child.stdin, child.stdout):
+        with contextlib.suppress(OSError, ValueError):
+            if pipe is not None:
+                pipe.close()
