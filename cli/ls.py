@@ -1,0 +1,110 @@
+"""`runferry ls`: the state of every run found."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..logformat import GapReason, RunState, find_logs, read_records, run_id_of
+from ..sync.status import sync_state
+from .text import ago, plain_json, printable, size
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per run and line.")
+def command(paths: tuple[Path, ...], *, as_json: bool) -> None:
+    """List every run below PATHS (default: ./wandb): what it is, how it ended, how much of it was synced.
+
+    Every log is read in full, so what is listed is what can be read. Exit code 1: a log is damaged or unreadable.
+    """
+    try:
+        logs = [log for path in paths or (Path("wandb"),) for log in find_logs(path)]
+    except FileNotFoundError as error:
+        raise click.UsageError(str(error)) from error
+    rows = (_row(log) for log in dict.fromkeys(logs))
+    damaged = _print_json(rows) if as_json else _print_table(rows, count=len(logs))
+    if damaged:
+        sys.exit(1)
+
+
+def _row(log: Path) -> dict[str, Any]:
+    row: dict[str, Any] = {"type": "run", "run": run_id_of(log), "log": str(log)}
+    try:
+        stat = log.stat()
+        state = RunState(keep_rows=False).add_all(read_records(log))
+    except OSError as error:
+        return {**row, "status": "unreadable", "problem": error.strerror or str(error)}
+    info = state.info
+    age = time.time() - stat.st_mtime
+    return {
+        **row,
+        "run": info.run_id or row["run"],
+        "name": info.display_name,
+        "project": "/".join(part for part in (info.entity, info.project) if part),
+        "status": state.status(age=age),
+        "exit_code": state.exit_code,
+        "rows": state.row_count,
+        "samples": state.sample_count,
+        "last_step": state.last_step,
+        "started": info.start_time_ns / 1e9,
+        "runtime": state.runtime,
+        "age": age,
+        "size": stat.st_size,
+        "sync": sync_state(log),
+        "problem": _problem(state, stat.st_size),
+    }
+
+
+def _problem(state: RunState, length: int) -> str:
+    """What keeps the log from being whole, in a few words; empty if nothing does."""
+    if length == 0:
+        return "empty file"
+    if not state.has_run and not state.gaps:
+        return "no run record: the job died before it wrote one"
+    reasons = sorted({gap.reason.value for gap in state.gaps})
+    if not reasons:
+        return ""
+    if reasons == [GapReason.BAD_HEADER.value]:
+        return "not a log"
+    lost = state.records_lost
+    return ", ".join(reasons) + ("" if lost is None else f" ({lost} records lost)")
+
+
+def _print_json(rows: Iterator[dict[str, Any]]) -> bool:
+    damaged = False
+    for row in rows:
+        click.echo(plain_json(row))
+        damaged |= bool(row.get("problem"))
+    return damaged
+
+
+def _print_table(rows: Iterator[dict[str, Any]], *, count: int) -> bool:
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("run", "name", "project", "status", "rows", "samples", "size", "last write", "sync", "problem"):
+        table.add_column(title, justify="right" if title in {"rows", "samples", "size"} else "left", overflow="fold")
+    damaged = False
+    listed = track(rows, total=count, description="reading", console=Console(stderr=True), transient=True)
+    for row in listed if console.is_terminal else rows:
+        damaged |= bool(row.get("problem"))
+        cells = [row["run"], row.get("name", ""), row.get("project", ""), row["status"]]
+        cells += [str(row.get("rows", "")), str(row.get("samples", ""))]
+        cells += [size(row["size"]), f"{ago(row['age'])} ago"] if "size" in row else ["", ""]
+        cells += [row.get("sync", ""), row["problem"]]
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    if table.row_count:
+        console.print(table)
+    else:
+        click.echo("no runs found")
+    return damaged

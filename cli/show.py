@@ -1,0 +1,169 @@
+"""`runferry show`: what a log holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..logformat import Gap, Record, RunState, WireError, find_logs, latest_run, read_records
+from ..logformat.describe import describe
+from ..logformat.schema import KINDS
+from .text import clip, plain_json, printable, when
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), default=Path("wandb"))
+@click.option("--summary", "as_summary", is_flag=True, help="What the run amounts to instead of its records.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only records of this kind, such as history; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line (with --summary: one object).")
+def command(path: Path, *, as_summary: bool, kinds: tuple[str, ...], as_json: bool) -> None:
+    """Show the records of a log, or its summary.
+
+    PATH is a log, a run directory, or a wandb directory, of which the latest run is shown. Values that JSON cannot
+    say (NaN, Infinity) are printed as Python prints them.
+
+    Exit code 1 says that part of the log could not be read; every such gap is shown where it lies.
+    """
+    unknown = sorted(set(kinds) - {*KINDS.values(), "unknown", "empty"})
+    if unknown:
+        raise click.UsageError(
+            f"no such kind of record: {', '.join(unknown)}. Kinds: {', '.join(sorted(KINDS.values()))}"
+        )
+    log = _one_log(path)
+    try:
+        damaged = _print_summary(log, as_json=as_json) if as_summary else _print_records(log, kinds, as_json=as_json)
+    except OSError as error:
+        raise click.ClickException(f"{log}: {error.strerror}") from error
+    if damaged:
+        sys.exit(1)
+
+
+def _one_log(path: Path) -> Path:
+    folder = latest_run(path) if path.is_dir() and not list(path.glob("*.wandb")) else path
+    try:
+        logs = find_logs(folder or path)
+    except FileNotFoundError as error:
+        raise click.UsageError(str(error)) from error
+    if not logs:
+        raise click.UsageError(f"{path}: no log (run-<id>.wandb) here")
+    if len(logs) > 1:
+        raise click.UsageError(f"{path}: {len(logs)} logs here; name one, or list them with `runferry ls {path}`")
+    return logs[0]
+
+
+def _print_records(log: Path, kinds: tuple[str, ...], *, as_json: bool) -> bool:
+    damaged = False
+    for item in read_records(log):
+        if isinstance(item, Gap):
+            damaged = True
+            _print_gap(item, as_json=as_json)
+        elif not kinds or item.kind in kinds:
+            damaged |= not _print_record(item, as_json=as_json)
+    return damaged
+
+
+def _print_record(record: Record, *, as_json: bool) -> bool:
+    try:
+        said: dict[str, Any] = describe(record)
+        problem = None
+    except WireError as error:
+        said, problem = {}, str(error)
+    if as_json:
+        line: dict[str, Any] = {"type": "record", "num": record.num, "kind": record.kind, "offset": record.offset}
+        click.echo(
+            plain_json({**line, "size": len(record.payload), "value": said, **({"error": problem} if problem else {})})
+        )
+    else:
+        click.echo(
+            f"{record.offset:>10}  {record.num:>6}  {record.kind:<14}  {problem or clip(printable(_flat(said)), 160)}"
+        )
+    return problem is None
+
+
+def _flat(said: dict[str, Any]) -> str:
+    return "  ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in said.items())
+
+
+def _print_gap(gap: Gap, *, as_json: bool) -> None:
+    if as_json:
+        place = {"type": "gap", "offset": gap.offset, "length": gap.length, "reason": gap.reason.value}
+        click.echo(plain_json({**place, "records_lost": gap.records_lost}))
+    else:
+        lost = "" if gap.records_lost is None else f", {gap.records_lost} record(s) lost"
+        click.echo(f"{gap.offset:>10}          GAP             {gap.reason.value}, {gap.length} bytes{lost}")
+
+
+def _print_summary(log: Path, *, as_json: bool) -> bool:
+    state = RunState(keep_rows=False).add_all(read_records(log))
+    if as_json:
+        click.echo(plain_json(_summary_object(log, state)))
+    else:
+        for line in _summary_lines(log, state):
+            click.echo(printable(line))
+    return bool(state.gaps)
+
+
+def _summary_object(log: Path, state: RunState) -> dict[str, Any]:
+    info = state.info
+    return {
+        "type": "summary",
+        "log": str(log),
+        "run": info.run_id,
+        "entity": info.entity,
+        "project": info.project,
+        "name": info.display_name,
+        "group": info.group,
+        "job_type": info.job_type,
+        "tags": info.tags,
+        "notes": info.notes,
+        "started": info.start_time_ns / 1e9,
+        "runtime": state.runtime,
+        "status": state.status(age=age_of(log)),
+        "exit_code": state.exit_code,
+        "rows": state.row_count,
+        "samples": state.sample_count,
+        "console_lines": state.console_count,
+        "last_step": state.last_step,
+        "config": state.config,
+        "summary": state.summary,
+        "gaps": [{"offset": gap.offset, "length": gap.length, "reason": gap.reason.value} for gap in state.gaps],
+        "records_lost": state.records_lost,
+    }
+
+
+def age_of(log: Path) -> float:
+    """Seconds since the log last grew."""
+    import time
+
+    return time.time() - log.stat().st_mtime
+
+
+def _summary_lines(log: Path, state: RunState) -> Iterator[str]:
+    info = state.info
+    yield f"log      {log}"
+    yield f"run      {info.run_id or '(no run record)'}" + (f"  {info.display_name}" if info.display_name else "")
+    yield f"project  {'/'.join(part for part in (info.entity, info.project) if part) or '(server default)'}"
+    if info.start_time_ns:
+        yield f"started  {when(info.start_time_ns / 1e9)}, ran {state.runtime:.0f} s"
+    exit_code = "" if state.exit_code is None else f" (exit code {state.exit_code})"
+    yield f"status   {state.status(age=age_of(log))}{exit_code}"
+    yield f"holds    {state.row_count} rows, {state.sample_count} samples, {state.console_count} console lines"
+    for title, tree in (("config", state.config), ("summary", state.summary)):
+        shown = {key: value for key, value in tree.items() if key != "_wandb"}
+        for index, (key, value) in enumerate(sorted(shown.items())):
+            text = clip(json.dumps(value, ensure_ascii=False, default=str), 120)
+            yield f"{title if index == 0 else '':<8} {key} = {text}"
+    for gap in state.gaps:
+        lost = "" if gap.records_lost is None else f", {gap.records_lost} record(s) lost"
+        yield f"GAP      bytes {gap.offset}-{gap.end}: {gap.reason.value}{lost}"

@@ -1,0 +1,50 @@
+"""How the commands print: text from logs is untrusted, so nothing of it reaches the terminal as a control sequence."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def printable(text: str) -> str:
+    """`text` with control characters shown, not obeyed."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def clip(text: str, width: int) -> str:
+    """At most `width` characters; a cut shows."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def plain_json(value: Any) -> str:
+    """One line of JSON, characters beyond ASCII as they are; lone surrogates are escaped."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def when(seconds: float) -> str:
+    """A time of this machine's zone, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def size(count: int) -> str:
+    """Bytes for people, decimal units."""
+    amount = float(count)
+    for unit in _UNITS:
+        if amount < 1000 or unit == _UNITS[-1]:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError(unit)
+
+
+def ago(seconds: float) -> str:
+    """A span of time for people, in its largest unit."""
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0, seconds):.0f} s"
