@@ -40,6 +40,7 @@ MAX_FILE = 5 << 40  # the largest file that clients of this protocol upload
 WRITE_SIZE = 1 << 20
 
 PAGE_FOLDER = Path(__file__).parent / "page"
+ASSETS = {"page.js": "text/javascript", "chart.js": "text/javascript", "page.css": "text/css"}
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -76,7 +77,7 @@ class Backend:
     def routes(self) -> list[Route]:
         """Every route of the server, each behind the check that it needs."""
         reads = ReadApi(self._store, self._settings, self._clocks.wall).routes()
-        pages = [Route(path, self._page) for path in ("/", "/runs/{entity}/{project}/{run}")]
+        pages = [Route(path, self._page) for path in ("/", "/{entity}/{project}/runs/{run}")]
         assets = [Route("/page/{name}", self._asset)]
         return [
             Route("/graphql", self._with_key(self._graphql), methods=["POST"]),
@@ -218,9 +219,9 @@ class Backend:
 
     async def _asset(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in {"page.js", "page.css", "chart.js"}:
+        if name not in ASSETS:
             raise HTTPException(404, "no such file")
-        return FileResponse(PAGE_FOLDER / name, headers=PAGE_HEADERS)
+        return FileResponse(PAGE_FOLDER / name, headers=PAGE_HEADERS, media_type=ASSETS[name])
 
 
 def create_app(store: Store, settings: ServeSettings, keys: ApiKeys | None, clocks: Clocks | None = None) -> Starlette:

@@ -18,8 +18,18 @@ from .gql_execute import Request
 from .gql_syntax import GraphQLError
 from .requestlog import entry_of
 
+CLIENT_PATHS = ("/graphql", "/files/", "/storage/")
 ACTIONS = frozenset({"status", "delay", "reset", "half", "hang"})
 MOMENTS = frozenset({"before-read", "before-apply", "after-apply"})
+TYPES: dict[str, tuple[type, ...]] = {
+    "path": (str,),
+    "method": (str,),
+    "operation": (str,),
+    "status": (int,),
+    "headers": (dict,),
+    "body": (str,),
+    "seconds": (float, int),
+}
 FIELDS = frozenset({"path", "method", "operation", "nth", "action", "when", "status", "headers", "body", "seconds"})
 
 
@@ -28,7 +38,7 @@ class Rule:
     """One entry of the script. All given conditions must hold; `first` and `last` count the requests for which they do."""
 
     action: str
-    path: str = ""
+    path: str | None = None  # a part of the path; None: any path that clients write to, not the page or read API
     method: str | None = None
     operation: str | None = None
     first: float = 1
@@ -61,6 +71,9 @@ class Rule:
             first, last = nth[0], math.inf if nth[1] is None else nth[1]
         else:
             raise ValueError(f'nth is a number, [first, last], [first, null] or "every": {data!r}')
+        for name, kinds in TYPES.items():
+            if not isinstance(values.get(name, kinds[0]()), kinds):
+                raise ValueError(f"{name} has the wrong type: {data!r}")  # noqa: TRY004 - one type for all that is wrong
         rule = cls(**values, first=first, last=last)
         if rule.when not in MOMENTS:
             raise ValueError(f"when is one of {', '.join(sorted(MOMENTS))}: {data!r}")
@@ -71,7 +84,7 @@ class Rule:
     def matches(self, method: str, path: str, operations: Sequence[str]) -> bool:
         """Whether the conditions hold."""
         return (
-            self.path in path
+            (path.startswith(CLIENT_PATHS) if self.path is None else self.path in path)
             and self.method in (None, method)
             and (self.operation is None or self.operation.lower() in map(str.lower, operations))
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -23,8 +24,10 @@ PAGE_LINES = 5_000
 MAX_POINTS = 5_000
 
 
-def json_response(content: Any, status: int = 200) -> Response:
-    """JSON that keeps NaN and Infinity as bare words, which Python's parser reads back."""
+def json_response(content: Any, status: int = 200, *, strict: bool = False) -> Response:
+    """JSON that keeps NaN and Infinity as bare words, which Python's parser reads back; `strict` makes them strings."""
+    if strict:
+        content = _strict(content)
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode("utf-8", "backslashreplace"), status, media_type="application/json")
 
@@ -54,8 +57,9 @@ class ReadApi:
         return json_response([self._outline(run) for run in runs])
 
     async def run(self, request: Request) -> Response:
-        """One run, whole."""
-        return await run_in_threadpool(lambda: json_response(self._whole(self._find(request))))
+        """One run, whole; `?json=strict` for readers whose JSON knows no NaN."""
+        strict = request.query_params.get("json") == "strict"
+        return await run_in_threadpool(lambda: json_response(self._whole(self._find(request)), strict=strict))
 
     async def lines(self, request: Request) -> Response:
         """Lines `[from, to)` of a stream: rows as they came, console lines as `{"line": n, "text": ...}`."""
@@ -163,6 +167,16 @@ class ReadApi:
             "missing_files": [file.name for file in files if file.blob is None],
             "alerts": [vars(alert) for alert in self._store.alerts(run)],
         }
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_strict(item) for item in value]
+    return value
 
 
 def _decoded(text: str) -> Any:

@@ -100,21 +100,38 @@ def _drawn(name: str, series: Series, points: int) -> dict[str, Any]:
         "max": max(finite, default=None),
         "last": last if math.isfinite(last) else None,
         "points": downsample(series.xs, series.ys, points),
+        "means": means(series.xs, series.ys, points),
     }
+
+
+def _stretches(count: int, points: int) -> list[tuple[int, int]]:
+    """Equal parts of `count` values, two points for each."""
+    parts = max(1, points // 2)
+    return [(part * count // parts, (part + 1) * count // parts) for part in range(parts)]
+
+
+def means(xs: array[float], ys: array[float], points: int) -> list[list[float | None]]:
+    """The mean of the finite values of each stretch that `downsample` drew down; empty where it drew every value."""
+    drawn: list[list[float | None]] = []
+    if len(ys) > points:
+        for first, end in _stretches(len(ys), points):
+            finite = [value for value in ys[first:end] if math.isfinite(value)]
+            mean = math.fsum(value / len(finite) for value in finite) if finite else None
+            drawn.append([xs[(first + end) // 2], mean])
+    return drawn
 
 
 def downsample(xs: array[float], ys: array[float], points: int) -> list[list[float | None]]:
     """The least and the greatest value of each of `points / 2` equal stretches, in the order they came.
 
-    A stretch with a value that is not finite also keeps the first such place, as a gap.
+    A stretch with a value that is not finite also keeps the first such place, as a gap. A series that is short enough
+    stays as it is.
     """
     count = len(ys)
     if count <= points:
         return [[x, y if math.isfinite(y) else None] for x, y in zip(xs, ys, strict=True)]
-    buckets = max(1, points // 2)
     drawn: list[list[float | None]] = []
-    for bucket in range(buckets):
-        first, end = bucket * count // buckets, (bucket + 1) * count // buckets
+    for first, end in _stretches(count, points):
         stretch = ys[first:end]
         lowest = highest = gap = None
         if all(map(math.isfinite, stretch)):

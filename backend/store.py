@@ -21,6 +21,7 @@ from .blobs import BlobFolder, Upload
 from .database import connect, line_key, open_database
 from .filestream import HISTORY, SUMMARY, Chunk, StreamUpdate
 from .runs import Extent, Run, RunFields, RunPath
+from .series import step_of
 
 DATABASE_NAME = "runferry.sqlite3"
 
@@ -123,8 +124,6 @@ class Store:
 
     def rewind(self, path: RunPath, step: float) -> Run:
         """Drops the history rows after `_step == step`, as if they had never been logged."""
-        from .series import step_of
-
         with self._write() as db:
             key = _require(db, path)
             stream = db.execute("SELECT id FROM streams WHERE run = ? AND name = ?", (key, HISTORY)).fetchone()
