@@ -1,0 +1,21 @@
+"""Read a log and time it: run by `read_speed`.
+
+read_child.py FILE frames|fold
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+
+from runferry.logformat import RunState, read_records
+
+began, cpu = time.perf_counter(), time.process_time()
+if sys.argv[2] == "frames":
+    count = sum(1 for _ in read_records(sys.argv[1]))
+else:
+    count = RunState(keep_rows=False).add_all(read_records(sys.argv[1])).row_count
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"wall": time.perf_counter() - began, "cpu": time.process_time() - cpu, "rss": peak, "count": count}))

@@ -1,0 +1,13 @@
+"""All benchmarks, as the tables of RESULTS.md."""
+
+from __future__ import annotations
+
+import log_latency
+import read_speed
+import sync_speed
+from common import machine
+
+if __name__ == "__main__":
+    print(f"Measured on {machine()}; medians of rounds that took turns.\n")
+    for benchmark in (log_latency, read_speed, sync_speed):
+        print(benchmark.main(), flush=True)
