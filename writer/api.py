@@ -1,0 +1,189 @@
+"""The drop-in face: one current run per process, and functions that speak to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from .mappings import Config, Summary
+from .metrics import MetricDefinition
+from .ranks import Role, rank_of
+from .run import FinishReport, Run, say, warn_on_stderr
+from .settings import Settings, resolve
+
+_current: Run | None = None
+
+_FINISH_PREVIOUS = (True, "finish_previous")
+
+
+class NoRunError(RuntimeError):
+    """A module-level function was called without a run."""
+
+
+def init(
+    *,
+    project: str | None = None,
+    entity: str | None = None,
+    name: str | None = None,
+    id: str | None = None,  # noqa: A002 - the peer's name
+    group: str | None = None,
+    job_type: str | None = None,
+    tags: Iterable[str] | str | None = None,
+    notes: str | None = None,
+    config: Any = None,
+    dir: str | os.PathLike[str] | None = None,  # noqa: A002 - the peer's name
+    resume: bool | str | None = None,
+    mode: str | None = None,
+    reinit: bool | str | None = None,
+    durability: str | None = None,
+    console: str | None = None,
+    strict: bool | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
+    **others: Any,
+) -> Run:
+    """Begin a run and make it the current one.
+
+    A setting that is not given here comes from `settings`, then from RUNFERRY_* and WANDB_* variables, then from its
+    default (see `Settings`).
+
+    Args:
+        project: where the run belongs.
+        entity: whose project it is.
+        name: how the run is shown.
+        id: the run's id; a random one unless given.
+        group: runs shown together.
+        job_type: what the run does within its group.
+        tags: labels.
+        notes: free text.
+        config: a mapping, or an object with attributes such as `argparse.Namespace`.
+        dir: where the folder `wandb` goes.
+        resume: true (or "allow", "must", "auto") continues the run `id` in a new log.
+        mode: "offline", "disabled", "dryrun" or "online".
+        reinit: what to do with a current run: True or "finish_previous" finishes it, "create_new" leaves it alone, and
+            otherwise it is returned.
+        durability: "relaxed", "normal", "record" or "disk".
+        console: "wrap" logs what is written to sys.stdout and sys.stderr.
+        strict: raise for values that cannot be logged.
+        settings: the same and more, as `Settings` or a mapping.
+        others: parameters of the peer that have no meaning here; named once.
+
+    Raises:
+        SettingsError: a setting that cannot have its value.
+        UnloggableError: `config` is neither a mapping nor an object with attributes.
+    """
+    global _current
+    if _current is not None and not _current.finished and reinit != "create_new":
+        if reinit not in _FINISH_PREVIOUS:
+            return _current
+        _current.finish()
+    arguments = Settings(
+        project=project,
+        entity=entity,
+        name=name,
+        run_id=id,
+        group=group,
+        job_type=job_type,
+        tags=None if tags is None else (tags,) if isinstance(tags, str) else tuple(tags),
+        notes=notes,
+        dir=dir,
+        resume=resume,
+        mode=mode,
+        durability=durability,
+        console=console,
+        strict=strict,
+    )
+    base = Settings(**settings) if isinstance(settings, Mapping) else settings
+    resolved = resolve(arguments, base)
+    unknown = sorted([*(name for name, value in others.items() if value is not None), *(base.unknown if base else ())])
+    if unknown and not resolved.silent:
+        warn_on_stderr(f"these settings have no meaning here: {', '.join(unknown)}")
+    role = Role.FULL if resolved.ranks == "all" else rank_of(os.environ).role
+    from .. import __version__
+
+    run = Run(resolved, config, role=role, version=__version__)
+    _current = run
+    if not resolved.silent and not run.disabled:
+        if run.path:
+            say(f"logging run {run.id} to {run.path}")
+        if resolved.mode == "online":
+            say("mode online: this process logs offline; `runferry sync --watch` on the folder above sends it")
+    return run
+
+
+def _required(what: str) -> Run:
+    if _current is None:
+        raise NoRunError(f"runferry.{what} needs a run: call runferry.init() first")
+    return _current
+
+
+def log(data: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> None:
+    """Log one row of metrics to the current run; see `Run.log`.
+
+    Raises:
+        NoRunError: there was no `init`.
+    """
+    if _current is None:
+        _required("log")
+        return
+    _current.log(data, step, commit)
+
+
+def finish(exit_code: int | None = None) -> FinishReport | None:
+    """End the current run; see `Run.finish`. None if there is none."""
+    global _current
+    run, _current = _current, None
+    return None if run is None else run.finish(exit_code)
+
+
+def define_metric(name: str, *args: Any, **kwargs: Any) -> MetricDefinition:
+    """Say how a metric of the current run is drawn and summarised; see `Run.define_metric`.
+
+    Raises:
+        NoRunError: there was no `init`.
+    """
+    return _required("define_metric").define_metric(name, *args, **kwargs)
+
+
+def alert(*args: Any, **kwargs: Any) -> None:
+    """Leave a message for whoever watches the current run; see `Run.alert`.
+
+    Raises:
+        NoRunError: there was no `init`.
+    """
+    _required("alert").alert(*args, **kwargs)
+
+
+class _BeforeInit:
+    """Stands for the config or summary of a run that is not there yet: whatever is done to it says so."""
+
+    def __init__(self, what: str) -> None:
+        object.__setattr__(self, "_what", what)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise NoRunError(f"runferry.{object.__getattribute__(self, '_what')} needs a run: call runferry.init() first")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what inspection asks of every object
+            raise AttributeError(name)
+        self._refuse()
+
+    __setattr__ = __getitem__ = __setitem__ = __delitem__ = __contains__ = __iter__ = __len__ = _refuse
+
+    def __repr__(self) -> str:
+        return f"<runferry.{object.__getattribute__(self, '_what')} before init>"
+
+
+def current_run() -> Run | None:
+    """`runferry.run`: the current run; None before `init` and after `finish`."""
+    return None if _current is None or _current.finished else _current
+
+
+def current_config() -> Config | _BeforeInit:
+    """`runferry.config`: the current run's."""
+    return _BeforeInit("config") if _current is None else _current.config
+
+
+def current_summary() -> Summary | _BeforeInit:
+    """`runferry.summary`: the current run's."""
+    return _BeforeInit("summary") if _current is None else _current.summary

@@ -1,0 +1,75 @@
+"""What goes on beside a run: the records of the machine, and the sampler.
+
+On a thread of its own, because finding out about the machine takes longer than a run's start may.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import records
+from .pump import Job
+from .settings import Resolved
+
+if TYPE_CHECKING:
+    from ..sampler import Sample, Sampler
+
+JOIN_S = 2.0
+"""How long the end of a very short run waits for the machine's records."""
+
+
+class Attendant:
+    """Records the environment, then samples until stopped."""
+
+    def __init__(
+        self, settings: Resolved, submit: Callable[[Job], None], start_ns: int, warn: Callable[[str], None]
+    ) -> None:
+        self._settings, self._submit, self._start_ns, self._warn = settings, submit, start_ns, warn
+        self._sampler: Sampler | None = None
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, unless the settings leave nothing to do."""
+        if self._settings.disable_meta and self._settings.disable_stats:
+            return
+        self._thread = threading.Thread(target=self._run, name="runferry-attendant", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take the last sample and end."""
+        self._stopping = True
+        if self._thread is not None:
+            self._thread.join(JOIN_S)
+        if self._sampler is not None:
+            self._sampler.stop()
+
+    def _run(self) -> None:
+        try:
+            self._attend()
+        except Exception as error:  # a machine that cannot be described must not cost the run anything else
+            self._warn(f"no system metrics: {type(error).__name__}: {error}")
+
+    def _attend(self) -> None:
+        from ..sampler import Sampler, SamplerSettings, execution_context, hardware
+
+        settings = SamplerSettings(interval=self._settings.sample_interval, label=self._settings.label or None)
+        if not self._settings.disable_stats:
+            self._sampler = Sampler(settings, self._emit, warn=self._warn)
+            self._sampler.start()
+        if not self._settings.disable_meta:
+            writer_id = str(uuid.uuid4())
+            self._record(records.environment(execution_context(settings, started_at_ns=self._start_ns), writer_id))
+            self._record(records.environment(hardware(settings), writer_id))
+
+    def _emit(self, sample: Sample) -> None:
+        self._record(records.stats(sample.timestamp_ns, sample.values))
+
+    def _record(self, body: bytes) -> None:
+        def job(recorder: Any) -> None:
+            recorder.record(body)
+
+        self._submit(job)

@@ -1,0 +1,123 @@
+"""The file system as the writer needs it: a port, so that a full or dying disk is an ordinary unit test."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+
+class FileSystem(Protocol):
+    """Every call that touches the disk. Each may raise OSError; none retries on its own."""
+
+    def make_directories(self, path: Path) -> list[Path]:
+        """Create `path` and what is missing above it; the directories made, outermost first."""
+
+    def make_directory(self, path: Path) -> None:
+        """Create `path`; FileExistsError if something is there."""
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
+
+    def create(self, path: Path) -> int:
+        """A descriptor that appends to a new file; FileExistsError if something is there."""
+
+    def write(self, fd: int, data: memoryview) -> int:
+        """Append `data`; how many bytes were taken, which may be fewer."""
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut the file to `size` bytes."""
+
+    def sync_data(self, fd: int) -> None:
+        """Return when the file's bytes and size are on the device."""
+
+    def sync_file(self, fd: int) -> None:
+        """Return when the file's bytes and all its metadata are on the device."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the names in the directory are on the device."""
+
+    def close(self, fd: int) -> None:
+        """Close; a network file system may report a failed write only here."""
+
+    def replace_link(self, target: str, link: Path) -> None:
+        """Make `link` a symbolic link to `target`, in one step for whoever looks at it."""
+
+
+class RealFileSystem:
+    """The operating system's own."""
+
+    def make_directories(self, path: Path) -> list[Path]:
+        """As the port says."""
+        missing = [directory for directory in (path, *path.parents) if not directory.is_dir()]
+        made: list[Path] = []
+        for directory in reversed(missing):
+            with suppress(FileExistsError):  # another process made it meanwhile
+                directory.mkdir()
+                made.append(directory)
+        return made
+
+    def make_directory(self, path: Path) -> None:
+        """As the port says."""
+        path.mkdir()
+
+    def remove_directory(self, path: Path) -> None:
+        """As the port says."""
+        path.rmdir()
+
+    def create(self, path: Path) -> int:
+        """As the port says. O_APPEND, so that the next write after a truncation lands behind the last good record."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)  # the umask decides who may read
+
+    def write(self, fd: int, data: memoryview) -> int:
+        """As the port says."""
+        return os.write(fd, data)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """As the port says."""
+        os.ftruncate(fd, size)
+
+    def sync_data(self, fd: int) -> None:
+        """As the port says."""
+        if sys.platform == "linux":
+            os.fdatasync(fd)
+        else:
+            self.sync_file(fd)
+
+    def sync_file(self, fd: int) -> None:
+        """As the port says; on macOS fsync alone stops at the drive's cache."""
+        if sys.platform == "darwin":
+            import fcntl
+
+            with suppress(OSError):  # not every file system has it
+                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+                return
+        os.fsync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """As the port says; Windows has no such call and needs none."""
+        if os.name == "nt":
+            return
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def close(self, fd: int) -> None:
+        """As the port says."""
+        os.close(fd)
+
+    def replace_link(self, target: str, link: Path) -> None:
+        """As the port says."""
+        scratch = link.with_name(f"{link.name}.{os.getpid()}")
+        scratch.unlink(missing_ok=True)
+        scratch.symlink_to(target)
+        try:
+            scratch.replace(link)
+        except OSError:
+            scratch.unlink()
+            raise

@@ -1,0 +1,289 @@
+"""Records on their way into the log: what is queued, what is written, what is known to be on the device.
+
+One thread drives it. Nothing here raises for I/O: a disk that fails is named once on stderr, records stay queued to a
+bound, and every row that does not make it is counted.
+
+Two rules carry the whole: a record is numbered and framed only in the batch that writes it, so that whatever the
+disk took, the file ends behind a whole record and numbers have no holes; and a file whose sync failed is never
+trusted again, because the kernel drops the failed pages and reports success the next time. Its records since the
+last good sync are kept in memory until then, and start a new segment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ..logformat.constants import FILE_HEADER
+from ..logformat.framing import Framer
+from .encoding import varint
+from .filesystem import FileSystem
+from .segment import Place, Segment, WriteError
+
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+MAX_QUEUED_ROWS = 1_000_000
+SYNC_BYTES = 2 * 1024 * 1024
+"""Written and not yet synced: more than this asks for a sync before its time, so that memory stays bounded."""
+BATCH_BYTES = 1024 * 1024
+"""One write takes about this much."""
+FIRST_RETRY_S, LAST_RETRY_S = 0.1, 5.0
+
+ROW, OTHER, OPENING = "row", "other", "opening"
+Entry = tuple[bytes, str]
+"""A record without its number, and what it is: a row, another record, or one that every segment opens with."""
+
+
+class Clock(Protocol):
+    """Time, as the module `time` has it."""
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
+
+
+@dataclass
+class Tally:
+    """What became of the rows."""
+
+    rows_written: int = 0
+    rows_dropped: int = 0
+    """Left out because the queue was full."""
+    rows_unsure: int = 0
+    """In a file whose sync failed, and too far back to be written again: on the device or not, nobody knows."""
+
+
+class Journal:
+    """Appends records to the segments of one run."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        place: Place,
+        clock: Clock,
+        opening: Callable[[bool], Iterable[bytes]],
+        warn: Callable[[str], None],
+    ) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            fs: the file system.
+            place: where segments go.
+            clock: the time.
+            opening: the records that a segment begins with; told whether it continues an earlier one.
+            warn: takes one line for the user.
+        """
+        self._fs, self._place, self._clock = fs, place, clock
+        self._opening, self._warn = opening, warn
+        self._segment: Segment | None = None
+        self._num = 0
+        self._queued: deque[Entry] = deque()
+        self._queued_bytes = self._queued_rows = 0
+        self._unsynced: deque[Entry] = deque()
+        self._unsynced_bytes = self._rows_let_go = 0
+        self._dirty = False
+        self._delay = FIRST_RETRY_S
+        self._retry_at: float | None = None
+        self._named: set[int | None] = set()
+        self.tally = Tally()
+        self.paths: list[Path] = []
+        """The logs made so far; the last one is current."""
+        self.new_segment: Callable[[], None] = lambda: None
+        """Called when a further segment has begun: whoever writes differences must start over."""
+
+    # -- taking records ----------------------------------------------------------------------------------------------
+
+    def append(self, body: bytes, kind: str = OTHER) -> None:
+        """Queue one record. A row beyond the bound is dropped and counted."""
+        if kind is ROW:
+            if self._queued_bytes >= MAX_QUEUED_BYTES or self._queued_rows >= MAX_QUEUED_ROWS:
+                self.tally.rows_dropped += 1
+                return
+            self._queued_rows += 1
+        elif self._queued_bytes >= 2 * MAX_QUEUED_BYTES:
+            return  # samples and console lines of a disk that has been full for hours
+        self._queued_bytes += len(body)
+        self._queued.append((body, kind))
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether a batch is full, and the disk is not known to be failing."""
+        return self._queued_bytes >= BATCH_BYTES and self._retry_at is None
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether so much is unsynced that memory asks for it."""
+        return self._unsynced_bytes >= SYNC_BYTES
+
+    @property
+    def dirty(self) -> bool:
+        """Whether anything was written since the last good sync."""
+        return self._dirty
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt to write failed."""
+        return self._retry_at is not None
+
+    @property
+    def rows_queued(self) -> int:
+        """Rows that are not in the file yet."""
+        return self._queued_rows
+
+    def open(self) -> bool:
+        """Make the first segment; whether it holds its opening records."""
+        return self.write(opening=True)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, *, now: bool = False, opening: bool = False) -> bool:
+        """Write what is queued; whether all of it is in the file.
+
+        After an error it waits before it tries again, unless told `now`.
+        """
+        if not self._queued and not opening:
+            return True
+        if self._retry_at is not None and not now and self._clock.monotonic() < self._retry_at:
+            return False
+        try:
+            segment = self._segment or self._begin_segment()
+            while self._queued:
+                self._write_batch(segment)
+        except WriteError as error:
+            self._failed(error, f"{self.paths[-1]} cannot be written")
+            if error.torn:
+                self._distrust()
+            return False
+        except OSError as error:
+            self._failed(error, f"no log can be made in {self._place.folder}")
+            return False
+        self._delay, self._retry_at = FIRST_RETRY_S, None
+        return True
+
+    def _begin_segment(self) -> Segment:
+        resumed = bool(self.paths)
+        opening = [(body, OPENING) for body in self._opening(resumed)]
+        self._segment = segment = Segment.create(self._fs, self._place, self._clock.time())
+        self._num = 0
+        self.paths.append(segment.path)
+        self._queued.extendleft(reversed(opening))
+        self._queued_bytes += sum(len(body) for body, _ in opening)
+        if resumed:
+            self.new_segment()
+        return segment
+
+    def _write_batch(self, segment: Segment) -> None:
+        empty = segment.end == 0
+        out = bytearray(FILE_HEADER if empty else b"")
+        framer = Framer(segment.end + len(out))
+        ends: list[int] = []
+        num = self._num
+        for body, _ in self._queued:
+            num += 1
+            framer.append(b"\x08" + varint(num) + body, out)
+            ends.append(len(out))
+            if len(out) >= BATCH_BYTES:
+                break
+        # A log without its run record stops the peer's sync for every other run: better no byte than half an opening.
+        minimum = sum(kind is OPENING for _, kind in self._queued) if empty else 1
+        try:
+            segment.append(out, ends, minimum=minimum)
+        except WriteError as error:
+            self._written(error.taken)
+            raise
+        self._written(len(ends))
+
+    def _written(self, count: int) -> None:
+        """The first `count` queued records are in the file."""
+        if count == len(self._queued):  # nearly always
+            entries, self._queued = self._queued, deque()
+        else:
+            entries = deque(self._queued.popleft() for _ in range(count))
+        size = sum(len(body) for body, _ in entries)
+        rows = sum(kind is ROW for _, kind in entries)
+        self._queued_bytes -= size
+        self._queued_rows -= rows
+        self.tally.rows_written += rows
+        self._unsynced.extend(entries)
+        self._unsynced_bytes += size
+        self._num += count
+        self._dirty = self._dirty or count > 0
+        while self._unsynced_bytes > 2 * SYNC_BYTES:  # only where no sync is asked for: the level `relaxed`
+            body, kind = self._unsynced.popleft()
+            self._unsynced_bytes -= len(body)
+            self._rows_let_go += kind is ROW
+
+    # -- syncing -----------------------------------------------------------------------------------------------------
+
+    def sync(self) -> bool:
+        """Bring what was written to the device; whether all of it is there. A failure starts a new segment."""
+        if not self._dirty or self._segment is None:
+            return True
+        try:
+            self._segment.sync()
+        except OSError as error:
+            self._failed(error, f"{self.paths[-1]} could not be synced and is not trusted any more")
+            self._distrust()
+            return False
+        self._synced()
+        return True
+
+    def _synced(self) -> None:
+        self._dirty = False
+        self._unsynced.clear()
+        self._unsynced_bytes = self._rows_let_go = 0
+
+    def _distrust(self) -> None:
+        """Queue again what may be lost, in front of what is waiting; the next write opens a new segment."""
+        if self._segment is not None:
+            self._segment.abandon()
+        self._segment = None
+        again = [entry for entry in self._unsynced if entry[1] is not OPENING]
+        rows = sum(kind is ROW for _, kind in again)
+        self._queued.extendleft(reversed(again))
+        self._queued_bytes += sum(len(body) for body, _ in again)
+        self._queued_rows += rows
+        self.tally.rows_written -= rows
+        self.tally.rows_unsure += self._rows_let_go
+        self._queued = deque(entry for entry in self._queued if entry[1] is not OPENING)
+        self._synced()
+
+    def _failed(self, error: OSError, what: str) -> None:
+        self._retry_at = self._clock.monotonic() + self._delay
+        self._delay = min(2 * self._delay, LAST_RETRY_S)
+        if error.errno not in self._named:
+            self._named.add(error.errno)
+            reason = error.strerror or os.strerror(error.errno or 0)
+            self._warn(
+                f"{what}: {reason} (errno {error.errno}). Training goes on; rows are kept in memory"
+                f" (up to {MAX_QUEUED_BYTES // 2**20} MiB) and written when that is possible again."
+            )
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> bool:
+        """Close the log; whether the file system kept what it took."""
+        segment, self._segment = self._segment, None
+        if segment is None:
+            return True
+        try:
+            segment.close()
+        except OSError as error:
+            self._failed(error, f"{segment.path} could not be closed")
+            return False
+        return True
+
+    def abandon(self) -> None:
+        """Let go of the descriptor and of all that is queued: a forked child owns neither."""
+        if self._segment is not None:
+            self._segment.abandon()
+        self._segment = None
+        self._queued.clear()

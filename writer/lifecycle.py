@@ -1,0 +1,145 @@
+"""What the process does to a run: normal exit, exceptions, signals, forks.
+
+Installed while a run is live, taken back with the last one. Every handler goes on to whatever was there before it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from .run import Run
+
+CODE_EXCEPTION, CODE_INTERRUPT, CODE_SIGNAL = 1, 255, 128
+"""Exit codes as the peer has them; a signal adds its number."""
+FLUSH_S = 5.0
+"""How long a handler waits for the disk: a scheduler that sent a signal sends SIGKILL some seconds later."""
+
+_runs: list[Run] = []
+_code = 0
+_installed = False
+_old_excepthook: Callable[..., Any] = sys.excepthook
+_old_exit: Callable[..., NoReturn] = sys.exit
+_old_handlers: dict[int, Any] = {}
+_seen: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def exit_code_of(error: BaseException | None) -> int:
+    """The exit code that an exception gives a process that it ends."""
+    if error is None:
+        return 0
+    if isinstance(error, KeyboardInterrupt):
+        return CODE_INTERRUPT
+    if isinstance(error, SystemExit):
+        return _code_of(error.code)
+    return CODE_EXCEPTION
+
+
+def _code_of(code: Any) -> int:
+    """What `sys.exit(code)` means: None is 0, a message is 1."""
+    if code is None:
+        return 0
+    return code if isinstance(code, int) else CODE_EXCEPTION
+
+
+def watch(run: Run) -> None:
+    """Finish the run when the process ends, however it ends, as far as anybody can tell it."""
+    _runs.append(run)
+    _seen.add(run)
+    _install()
+
+
+def forget(run: Run) -> None:
+    """The run has finished."""
+    if run in _runs:
+        _runs.remove(run)
+    if not _runs:
+        _uninstall()
+
+
+def _install() -> None:
+    global _installed, _old_excepthook, _old_exit, _code
+    if _installed:
+        return
+    _installed = True
+    _code = 0
+    _old_excepthook, sys.excepthook = sys.excepthook, _excepthook
+    _old_exit, sys.exit = sys.exit, _exit
+    atexit.register(_at_exit)
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"):
+            number = getattr(signal, name, None)
+            # None: set by foreign code, which a Python handler could not go on to.
+            if number is not None and signal.getsignal(number) not in (None, signal.SIG_IGN):
+                _old_handlers[number] = signal.signal(number, _on_signal)
+
+
+def _uninstall() -> None:
+    global _installed
+    if not _installed:
+        return
+    _installed = False
+    if sys.excepthook is _excepthook:
+        sys.excepthook = _old_excepthook
+    if sys.exit is _exit:
+        sys.exit = _old_exit
+    atexit.unregister(_at_exit)
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in _old_handlers.items():
+            if signal.getsignal(number) is _on_signal:
+                signal.signal(number, handler)
+        _old_handlers.clear()
+
+
+def _at_exit() -> None:
+    for run in _runs:
+        run._end(_code)  # noqa: SLF001 - the run's own machinery
+
+
+def _exit(code: Any = None, /) -> NoReturn:
+    """`sys.exit`, remembering the code: no hook is told of SystemExit."""
+    global _code
+    _code = _code_of(code)
+    _old_exit(code)
+
+
+def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    global _code
+    _code = exit_code_of(error)
+    _old_excepthook(kind, error, trace)
+    for run in _runs:
+        run.flush(timeout_s=FLUSH_S)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    old = _old_handlers.get(number, signal.SIG_DFL)
+    for run in _runs:
+        if number != signal.SIGINT:
+            run.mark_preempting()
+        run.flush(timeout_s=FLUSH_S)
+    if callable(old):
+        old(number, frame)  # the user's handler decides; KeyboardInterrupt for SIGINT comes from here too
+        return
+    for run in _runs:
+        run._end(CODE_SIGNAL + number, timeout_s=FLUSH_S)  # noqa: SLF001 - see _at_exit
+    signal.signal(number, signal.SIG_DFL)  # and die of it, so that the parent sees why
+    os.kill(os.getpid(), number)
+
+
+def _after_fork_in_child() -> None:
+    """The child has no writer thread, and the log is its parent's: its copy of every run is inert, and takes no lock."""
+    for run in list(_seen):
+        run._abandon()  # noqa: SLF001 - see _at_exit
+    _runs.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

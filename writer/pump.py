@@ -1,0 +1,251 @@
+"""The hand-off: training threads append to a deque, one thread takes from it and does all the work.
+
+On the training thread nothing may give up the interpreter's lock: with another busy thread in the process, winning
+it back costs milliseconds. So `log` appends and returns, without lock, event or system call, and the writer's thread
+wakes by itself. Whoever needs an answer waits on a lock of his own, which also makes every wait safe inside a signal
+handler: no lock here is ever shared.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .journal import Clock, Journal
+from .values import Key
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+LEVELS = ("relaxed", "normal", "record", "disk")
+
+DRAIN_S = 0.018
+"""A row is in the page cache 20 ms after `log` returned: this wait, and the time to encode and write."""
+RELAXED_DRAIN_S = 0.25
+SYNC_S = 4.5
+"""At `normal` and `record` nothing older than 5 s is at risk in a power cut: this, and the time that a sync takes."""
+YIELD_EVERY = 16
+"""Rows. The thread offers the interpreter's lock after so many (0.1 ms), so that `log` never waits for a whole drain."""
+MAX_HANDED_OFF = 65_536
+"""Rows between `log` and the thread. More means that the thread cannot keep up, or that the disk holds it."""
+FULL_WAIT_S = 0.1
+"""How long `log` waits for room before it drops and counts."""
+WAIT_S = 30.0
+"""Every wait for the disk ends here at the latest."""
+FINISH_RETRY_S = 5.0
+"""How long `finish` keeps trying on a disk that answers with errors."""
+
+HandedOff = tuple[float, float, "int | None", "bool | None", "dict[Key, Any]"]
+Job = Callable[["Recorder"], None]
+_T = TypeVar("_T")
+
+
+class _Barrier:
+    """Stands in the queue behind what it waits for."""
+
+    __slots__ = ("lock", "ok", "sync")
+
+    def __init__(self, *, sync: bool) -> None:
+        self.sync = sync
+        self.ok = False
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+    def done(self, *, ok: bool) -> None:
+        self.ok = ok
+        self.lock.release()
+
+    def wait(self, timeout_s: float) -> bool:
+        return self.lock.acquire(timeout=timeout_s) and self.ok
+
+
+class Pump:
+    """Owns the queue and the thread of one run.
+
+    The recorder is made on the thread, because its imports cost more than a run's start may.
+    """
+
+    def __init__(
+        self,
+        make_recorder: Callable[[], Recorder],
+        journal: Journal,
+        clock: Clock,
+        level: str,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._make_recorder = make_recorder
+        self._recorder: Recorder | None = None
+        self._journal, self._clock, self._warn = journal, clock, warn
+        self._level = level
+        self._interval = RELAXED_DRAIN_S if level == "relaxed" else DRAIN_S
+        self.queue: deque[HandedOff | Job | _Barrier] = deque()
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._barriers: list[_Barrier] = []
+        self._synced_at = clock.monotonic()
+        self._named_directories = False
+        self._stopping = False
+        self._stuck = False
+        self._failures = 0
+        self._thread: threading.Thread | None = None
+        self.rows_dropped = 0
+        """Rows that found the hand-off full."""
+        self.ended = False
+        """Whether the last drain is over: nothing changes any more."""
+
+    # -- any thread --------------------------------------------------------------------------------------------------
+
+    @property
+    def recorder(self) -> Recorder:
+        """The recorder; only for the thread, and for everybody once it has ended."""
+        if self._recorder is None:
+            self._recorder = self._make_recorder()
+        return self._recorder
+
+    def start(self) -> None:
+        """Start the thread. It is a daemon: it never keeps a process alive."""
+        self._thread = threading.Thread(target=self._run, name="runferry-writer", daemon=True)
+        self._thread.start()
+
+    def make_room(self) -> bool:
+        """Wait a little for the thread to catch up; False if it does not, and the row is to be dropped."""
+        deadline = self._clock.monotonic() + FULL_WAIT_S
+        while len(self.queue) >= MAX_HANDED_OFF:
+            if self._stuck or self._clock.monotonic() >= deadline:
+                if not self._stuck:
+                    self._warn(
+                        "the disk holds up the writer: rows that find the queue full are dropped and counted"
+                        f" ({MAX_HANDED_OFF} rows wait)"
+                    )
+                self._stuck = True  # no more waiting until a drain ends
+                self.rows_dropped += 1
+                return False
+            self._clock.sleep(0.001)
+        return True
+
+    def submit(self, job: Job) -> None:
+        """Have the thread do something, in order, soon."""
+        self.queue.append(job)
+        self.wake()
+
+    def wake(self) -> None:
+        """End the thread's wait. Safe in a signal handler: releasing a free lock is refused, not waited for."""
+        with suppress(RuntimeError):
+            self._wake.release()
+
+    def barrier(self, *, sync: bool, timeout_s: float = WAIT_S) -> bool:
+        """Wait until all that was handed off before is in the page cache, or on the device; whether it is."""
+        if self.ended or self._thread is None or self._thread is threading.current_thread():
+            return False
+        barrier = _Barrier(sync=sync)
+        self.queue.append(barrier)
+        self.wake()
+        return barrier.wait(timeout_s)
+
+    def ask(self, question: Callable[[Recorder], _T], timeout_s: float = WAIT_S) -> _T | None:
+        """An answer that includes all that was handed off before; None if the thread is held up too long."""
+        if self.ended:
+            return question(self.recorder)
+        answers: list[_T] = []
+        barrier = _Barrier(sync=False)
+
+        def answer(recorder: Recorder) -> None:
+            try:
+                answers.append(question(recorder))
+            finally:
+                barrier.done(ok=True)
+
+        self.submit(answer)
+        barrier.wait(timeout_s)
+        return answers[0] if answers else None
+
+    def stop(self, timeout_s: float = WAIT_S) -> bool:
+        """Drain a last time and end the thread; whether it ended in time."""
+        self._stopping = True
+        self.wake()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            return not self._thread.is_alive()
+        return True
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.acquire(timeout=self._interval)
+            self._drain()
+        self._drain_last()
+        self.ended = True
+
+    def _drain(self) -> None:
+        queue, recorder = self.queue, self.recorder
+        row = recorder.row
+        for count in range(len(queue)):  # what comes meanwhile waits for the next turn, so that no producer starves it
+            item = queue.popleft()
+            try:
+                if type(item) is tuple:
+                    row(*item)
+                elif type(item) is _Barrier:
+                    self._barriers.append(item)
+                else:
+                    item(recorder)  # type: ignore[operator]
+            except Exception as error:  # one bad row must not end the log
+                self._failed(error)
+            if not count % YIELD_EVERY:
+                time.sleep(0)
+        try:
+            recorder.tick()
+            written = self._journal.write()
+            synced = self._sync_if_due(written=written)
+        except Exception as error:  # nothing may end this thread but the end of the run
+            self._failed(error)
+            written = synced = False
+        self._stuck = False
+        barriers, self._barriers = self._barriers, []
+        for barrier in barriers:
+            barrier.done(ok=synced if barrier.sync else written)
+
+    def _sync_if_due(self, *, written: bool) -> bool:
+        """Whether everything written is on the device; one sync serves all who wait."""
+        now = self._clock.monotonic()
+        asked = any(barrier.sync for barrier in self._barriers) or self.recorder.urgent
+        timed = self._level != "relaxed" and (now - self._synced_at >= SYNC_S or self._journal.wants_sync)
+        if not (asked or timed or not self._named_directories):
+            return False
+        self._synced_at = now
+        if not written:
+            return False
+        synced = self._journal.sync()
+        self._named_directories = self._named_directories or synced
+        self.recorder.urgent = self.recorder.urgent and not synced
+        if not synced:  # the rest goes to a new segment at once
+            return self._journal.write(now=True) and self._journal.sync()
+        return synced
+
+    def _drain_last(self) -> None:
+        """Write and sync what is left; on a disk that answers with errors, for some seconds."""
+        deadline = self._clock.monotonic() + FINISH_RETRY_S
+        while True:
+            self._drain()
+            if (self._journal.write(now=True) and self._journal.sync()) or self._clock.monotonic() >= deadline:
+                break
+            self._clock.sleep(0.1)
+        self._journal.close()
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            self._warn(f"a record could not be written ({type(error).__name__}: {error}); the rest goes on")
+
+    # -- after a fork ------------------------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        """In the child of a fork: there is no thread, and the log is the parent's."""
+        self.ended = True
+        self._thread = None
+        self.queue = deque()
+        self._journal.abandon()

@@ -1,0 +1,236 @@
+"""The run as it is recorded, without threads: steps, rows, the summary, and the journal that they go to.
+
+Everything here happens on one thread, in the order in which the calls were made. What it is told comes as rows and
+as functions of the recorder (`pump`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..logformat.constants import MAX_RECORD_SIZE
+from . import records
+from .history import HistoryEncoder
+from .journal import ROW, Clock, Journal
+from .metrics import Definitions, MetricDefinition
+from .summary import SummaryState
+from .values import Key, Path
+
+PENDING_MAX_S = 0.7
+"""An unfinished row is written this long after its oldest part, so that within a second it is in the file."""
+SUMMARY_MAX_S = 15.0
+"""A changed summary is written this long after its oldest change; rows rebuild it meanwhile."""
+
+Row = dict[Key, Any]
+
+
+class _Pending:
+    """The row of the open step: what was logged and is not in the file yet."""
+
+    __slots__ = ("row", "since", "wall")
+
+    def __init__(self) -> None:
+        self.row: Row = {}
+        self.since: float | None = None  # monotonic s of the oldest part not written; None: nothing to write
+        self.wall = 0.0
+
+
+class Recorder:
+    """Turns calls into records."""
+
+    def __init__(
+        self, journal: Journal, clock: Clock, warn: Callable[[str], None], *, start_s: float, hold_steps: bool = True
+    ) -> None:
+        """Nothing is recorded yet.
+
+        Args:
+            journal: where the records go.
+            clock: the time.
+            warn: takes one line for the user.
+            start_s: the start of the run, monotonic seconds; `_runtime` counts from it.
+            hold_steps: keep a row with an explicit step open for later calls of the same step. Without, each call's
+                part is written at once (levels `record` and `disk`) and the parts merge at replay.
+        """
+        self._journal, self._clock, self._warn = journal, clock, warn
+        self._start = start_s
+        self._hold_steps = hold_steps
+        self._encoder = HistoryEncoder()
+        self._pending: _Pending | None = None
+        self._step_values: dict[str, Any] = {}
+        self._summary_since: float | None = None
+        self._warned: set[str] = set()
+        self.summary = SummaryState()
+        self.definitions = Definitions()
+        self.step = 0
+        """The step that is open: the next row without a step of its own gets it."""
+        self.rows_late = 0
+        """Rows whose step was lower than the open one."""
+        self.rows_refused = 0
+        """Rows too large for a record."""
+        self.urgent = False
+        """Whether something was recorded that must not wait for the next sync; whoever syncs clears it."""
+        journal.new_segment = self.summary.forget_written
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def row(self, wall: float, now: float, step: int | None, commit: bool | None, row: Row) -> None:
+        """One call of `log`.
+
+        Args:
+            wall: when, seconds since the epoch.
+            now: when, monotonic seconds.
+            step: the step given, or None for the open one.
+            commit: whether the step is finished with this call; None: yes unless a step was given.
+            row: flat, plain values.
+        """
+        if step is not None and step != self.step:
+            if step < self.step:
+                self._late(wall, now, step, row)
+                return
+            self._commit()
+            self.step = step
+        finished = step is None if commit is None else commit
+        pending = self._pending
+        if pending is None:
+            if finished:
+                self._emit(wall, now, row)
+                self.step += 1
+                return
+            pending = self._pending = _Pending()
+        pending.row.update(row)
+        pending.wall = wall
+        if pending.since is None:
+            pending.since = now
+        if finished:
+            self._commit()
+            self.step += 1
+        elif not self._hold_steps and commit is None:
+            self._write_pending(pending)
+
+    def _late(self, wall: float, now: float, step: int, row: Row) -> None:
+        self.rows_late += 1
+        self._warn_once(
+            "late",
+            f"step {step} was logged after step {self.step} was open. Such rows are kept under their own step;"
+            f" a backend that takes steps in rising order only may number them anew.",
+        )
+        self._emit(wall, now, row, step)
+
+    def _commit(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._write_pending(pending)
+
+    def _write_pending(self, pending: _Pending) -> None:
+        """Write what is there of the open row; the step stays open, and what comes later is a further part of it."""
+        if pending.since is not None:
+            self._emit(pending.wall, pending.since, pending.row)
+            pending.row, pending.since = {}, None
+
+    def _emit(self, wall: float, now: float, row: Row, step: int | None = None) -> None:
+        step = self.step if step is None else step
+        if self.definitions:
+            row = self._with_step_metrics(row)
+        encoder = self._encoder
+        plan = encoder.plan(row)
+        body, parts, nulls = encoder.encode(plan, plan.values(row, step, round(now - self._start, 6), wall), step)
+        if encoder.unwritable:
+            self._unwritable()
+        if len(body) > MAX_RECORD_SIZE // 2:
+            self.rows_refused += 1
+            self._warn_once("size", f"a row of {len(body) / 2**20:.0f} MiB is too large for a record and is left out")
+            return
+        journal = self._journal
+        journal.append(body, ROW)
+        self.summary.add_row(plan, parts, nulls=nulls)
+        if journal.wants_write:
+            journal.write()
+
+    def _with_step_metrics(self, row: Row) -> Row:
+        """The row, with the last value of each step metric that its metrics want and that it lacks."""
+        added: Row = {}
+        for key in row:
+            definition = self.definitions.find((key,) if isinstance(key, str) else key)
+            if definition is not None and definition.step_sync and definition.step_metric:
+                name = definition.step_metric
+                if name not in row and name in self._step_values:
+                    added[name] = self._step_values[name]
+        for name in self.definitions.step_metrics:
+            if name in row:
+                self._step_values[name] = row[name]
+        return row | added if added else row
+
+    def _unwritable(self) -> None:
+        for name, reason in self._encoder.unwritable.items():
+            self._warn_once(f"unwritable {name}", f"{name} is left out: {reason}")
+        self._encoder.unwritable.clear()
+
+    def _warn_once(self, topic: str, text: str) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
+            self._warn(text)
+
+    # -- everything else ---------------------------------------------------------------------------------------------
+
+    def record(self, body: bytes, *, urgent: bool = False) -> None:
+        """Any other record, as `records` makes it."""
+        self._journal.append(body)
+        self.urgent = self.urgent or urgent
+
+    def define(self, definition: MetricDefinition) -> None:
+        """Rows from now on follow the definition."""
+        self._commit()
+        self.record(records.metric(definition))
+        self.summary.define(self.definitions.add(definition))
+
+    def replace_config(self, removal: bytes | None, update: bytes) -> None:
+        """A config record, and the one that makes room for it."""
+        if removal is not None:
+            self.record(removal)
+        self.record(update, urgent=True)
+
+    def set_summary(self, path: Path, value: Any) -> None:
+        """The user's own summary value, plain."""
+        try:
+            self.summary.set(path, value)
+        except (ValueError, RecursionError) as error:
+            self._warn_once(f"unwritable {path}", f"summary {'.'.join(path)} is left out: {error}")
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Write what has waited long enough."""
+        now = self._clock.monotonic()
+        pending = self._pending
+        if pending is not None and pending.since is not None and now - pending.since >= PENDING_MAX_S:
+            self._write_pending(pending)
+        if not self.summary.dirty:
+            return
+        if self._summary_since is None:
+            self._summary_since = now
+        elif now - self._summary_since >= SUMMARY_MAX_S:
+            self.write_summary()
+
+    def flush(self) -> None:
+        """Queue everything that is held back: the open row's parts and the summary."""
+        if self._pending is not None:
+            self._write_pending(self._pending)
+        self.write_summary()
+
+    def write_summary(self) -> None:
+        """Queue what changed in the summary. Removals go in a record before the updates, so that order tells."""
+        self._summary_since = None
+        updates, removals = self.summary.take_changes()
+        if removals:
+            self._journal.append(records.summary((), removals))
+        if updates:
+            self._journal.append(records.summary(updates))
+
+    def finish(self, code: int) -> None:
+        """Queue the end of the run."""
+        runtime = int(self._clock.monotonic() - self._start)
+        self._commit()
+        self.summary.set(("_wandb", "runtime"), runtime)
+        self.write_summary()
+        self._journal.append(records.exit_(code, runtime))

@@ -1,0 +1,556 @@
+"""A run being written: what `init` returns."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from operator import index
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from . import lifecycle, records
+from .attendant import Attendant
+from .encoding import to_json
+from .filesystem import FileSystem, RealFileSystem
+from .journal import Clock, Journal
+from .mappings import REMOVED, Config, Summary
+from .metrics import MetricDefinition, define
+from .pump import MAX_HANDED_OFF, WAIT_S, Job, Pump
+from .ranks import Role
+from .redaction import redact
+from .segment import Place
+from .settings import Resolved
+from .values import PLAIN, UnloggableError, flatten
+from .values import Path as KeyPath
+
+_NAMES = frozenset({str})
+_MAX_CONSOLE_CHARACTERS = 1_000_000  # of one record; a longer write becomes several
+
+
+@dataclass(frozen=True)
+class FinishReport:
+    """What became of a run's rows."""
+
+    paths: tuple[Path, ...]
+    """The logs that hold the run: one, unless a disk failed meanwhile."""
+    rows_written: int
+    rows_dropped: int
+    """Rows that are in no log: queues full, disk full to the end, or too large for a record."""
+    rows_unsure: int
+    """Rows in a log whose sync failed: on the device or not, nobody knows."""
+    rows_late: int
+    """Rows logged with a lower step than one before; they are in the log."""
+    synced: bool
+    """Everything written is on the device."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row is in a log, and on the device."""
+        return self.synced and not self.rows_dropped and not self.rows_unsure
+
+    def __str__(self) -> str:
+        where = str(self.paths[-1]) if self.paths else "no log"
+        text = f"{self.rows_written} rows in {where}"
+        if self.rows_dropped:
+            text += f"; {self.rows_dropped} rows did not make it"
+        if self.rows_unsure:
+            text += f"; {self.rows_unsure} rows are in a file that could not be synced"
+        if not self.synced:
+            text += "; not synced to the device"
+        return text
+
+
+class Run:
+    """One run. Its methods may be called from any thread; in a forked child they do nothing."""
+
+    def __init__(
+        self,
+        settings: Resolved,
+        config: Any = None,
+        *,
+        role: Role = Role.FULL,
+        version: str = "0",
+        fs: FileSystem | None = None,
+        clock: Clock = time,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        """Open the log and begin. A log that cannot be made is named once, and rows wait for it.
+
+        Args:
+            settings: every setting, decided.
+            config: what `init(config=...)` was given.
+            role: what this process records.
+            version: ours, for the log's header.
+            fs: the file system.
+            clock: the time.
+            warn: takes one line for the user; stderr unless given.
+        """
+        self._settings = settings
+        self._role = role
+        self._version = version
+        self._warn = warn or warn_on_stderr
+        self._time, self._monotonic = clock.time, clock.monotonic
+        self._telemetry = records.Telemetry()
+        self._closed = False
+        self._ending = threading.Lock()
+        self._report: FinishReport | None = None
+        self._warned: set[str] = set()
+        self._tee: Any = None
+        self._attendant: Attendant | None = None
+        self._redacted = 0
+        start_s, start_ns = clock.monotonic(), int(clock.time() * 1e9)
+        self._info = records.RunInfo(
+            run_id=settings.run_id,
+            project=settings.project,
+            entity=settings.entity,
+            group=settings.group,
+            job_type=settings.job_type,
+            name=settings.name,
+            notes=settings.notes,
+            tags=settings.tags,
+            host=_host(),
+            start_ns=start_ns,
+            resume=settings.resume,
+        )
+        self.config = Config(self._config_changed)
+        if config is not None:
+            self.config.set_all(config)
+        self.summary = Summary(self._summary_changed, self._fetch_summary)
+        place = Place(settings.root, settings.run_id, settings.dir_prefix)
+        self._journal = Journal(fs or RealFileSystem(), place, clock, self._opening, self._warn)
+
+        def make_recorder() -> Any:
+            from .recorder import Recorder
+
+            held = settings.durability in ("relaxed", "normal")
+            return Recorder(self._journal, clock, self._warn, start_s=start_s, hold_steps=held)
+
+        self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn)
+        self._queue = self._pump.queue
+        self._hand_off = self._queue.append
+        self._waits = settings.durability in ("record", "disk")
+        self._logs_rows = role is Role.FULL
+        if self.disabled:
+            self._closed = True
+            self._pump.ended = True
+            return
+        self._note_features(config)
+        self._journal.open()
+        self._pump.start()
+        self._hand_off(lambda recorder: recorder.record(self._telemetry.record()))
+        lifecycle.watch(self)
+        if settings.console == "wrap" and self._logs_rows:
+            from .console import ConsoleTee
+
+            self._tee = ConsoleTee(self.console)
+            self._tee.start()
+        self._attendant = Attendant(settings, self._pump.submit, start_ns, self._warn)
+        self._attendant.start()
+
+    # -- logging -----------------------------------------------------------------------------------------------------
+
+    def log(self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> None:
+        """Log one row of metrics.
+
+        The row is copied and handed off; nothing is written on this thread (levels `record` and `disk` wait for it).
+        Never raises for data or I/O: a value that cannot be logged is left out with a warning (`strict` raises).
+
+        Args:
+            data: numbers, text, booleans, None, arrays and tensors (up to 32 elements as lists, more as a histogram),
+                lists, and dicts of these, which become nested keys.
+            step: the row's step. Calls with the same step make one row. Without it, the step after the last one.
+            commit: whether the row is finished with this call; by default it is unless `step` is given. `False` keeps
+                the row open for the next call.
+        """
+        now = self._monotonic()
+        wall = self._time()
+        if self._closed or not self._logs_rows:
+            self._log_refused()
+            return
+        if type(data) is dict and PLAIN.issuperset(map(type, data.values())) and _NAMES.issuperset(map(type, data)):
+            row: dict[Any, Any] = data.copy()
+        else:
+            row = self._checked_row(data)
+        if step is not None and type(step) is not int:
+            step = self._checked_step(step)
+        if len(self._queue) >= MAX_HANDED_OFF and not self._pump.make_room():
+            return
+        self._hand_off((wall, now, step, commit, row))
+        if self._waits:
+            self._pump.barrier(sync=self._settings.durability == "disk")
+
+    def _checked_row(self, data: Any) -> dict[Any, Any]:
+        if not isinstance(data, Mapping):
+            self._refuse("data", f"log takes a dict, not {type(data).__name__}; the call is left out")
+            return {}
+        dropped: dict[str, str] = {}
+        row = flatten(data, dropped)
+        for name, reason in dropped.items():
+            self._refuse(f"value {name}", f"{name} is left out of the row: {reason}")
+        return row
+
+    def _checked_step(self, step: Any) -> int | None:
+        try:
+            return index(step)
+        except TypeError:
+            pass
+        with suppress(TypeError, ValueError, OverflowError):
+            if int(step) == step:
+                return int(step)
+        self._refuse("step", f"step={step!r} is no integer; the row gets the next step")
+        return None
+
+    def _refuse(self, topic: str, text: str) -> None:
+        if self._settings.strict:
+            raise UnloggableError(text)
+        self._warn_once(topic, text)
+
+    def _warn_once(self, topic: str, text: str) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
+            self._warn(text)
+
+    def _log_refused(self) -> None:
+        if self._report is not None:
+            self._warn_once("finished", f"run {self.id} is finished: what is logged now goes nowhere")
+
+    def define_metric(  # noqa: PLR0917 - the peer's signature
+        self,
+        name: str,
+        step_metric: str | None = None,
+        step_sync: bool | None = None,
+        hidden: bool | None = None,
+        summary: str | Iterable[str] | None = None,
+        goal: str | None = None,
+        overwrite: bool | None = None,
+    ) -> MetricDefinition:
+        """Say how a metric is drawn and summarised.
+
+        Args:
+            name: the metric, or its beginning and a `*`. A nested metric goes by its dotted name.
+            step_metric: the metric on its x axis.
+            step_sync: fill the step metric into rows that lack it; on by default if there is one.
+            hidden: not drawn.
+            summary: "min", "max", "mean", "best", "last", "first", "none" or "copy", or several with commas.
+            goal: "minimize" or "maximize", for "best".
+            overwrite: forget earlier definitions of the name.
+
+        Raises:
+            ValueError: an unknown summary or goal, or a `*` anywhere but at the end.
+        """
+        definition = define(
+            name, step_metric, step_sync=step_sync, hidden=hidden, summary=summary, goal=goal, overwrite=overwrite
+        )
+        self._note(
+            records.FEATURE_METRIC,
+            *([records.FEATURE_METRIC_SUMMARY] if definition.summary else []),
+            *([records.FEATURE_METRIC_GOAL] if definition.goal else []),
+            *([records.FEATURE_METRIC_HIDDEN] if definition.hidden else []),
+            *([records.FEATURE_METRIC_STEP_SYNC] if definition.step_sync else []),
+        )
+        self._submit(lambda recorder: recorder.define(definition))
+        return definition
+
+    def alert(self, title: str, text: str, level: str = "INFO", wait_duration: float = 0) -> None:
+        """Leave a message for whoever watches the run.
+
+        Args:
+            title: short.
+            text: as long as need be.
+            level: "INFO", "WARN" or "ERROR".
+            wait_duration: seconds (or a timedelta) for which the same title stays silent afterwards.
+        """
+        seconds = wait_duration.total_seconds() if hasattr(wait_duration, "total_seconds") else wait_duration
+        body = records.alert(title, text, str(getattr(level, "value", level)), int(seconds * 1000))
+        self._submit(lambda recorder: recorder.record(body, urgent=True))
+
+    def mark_preempting(self) -> None:
+        """Note that the scheduler is about to stop the process."""
+        self._submit(lambda recorder: recorder.record(records.preempting(), urgent=True))
+
+    def console(self, stream: str, text: str) -> None:
+        """Log console output.
+
+        Args:
+            stream: "stdout" or "stderr".
+            text: as it was written: parts of lines, carriage returns and escape sequences included.
+        """
+        if self._closed:
+            return
+        number = records.STDERR if stream == "stderr" else records.STDOUT
+        now_ns = int(self._time() * 1e9)
+        for start in range(0, len(text), _MAX_CONSOLE_CHARACTERS):
+            body = records.output(number, now_ns, text[start : start + _MAX_CONSOLE_CHARACTERS])
+            self._hand_off(_recording(body))
+
+    # -- config, summary, identity -----------------------------------------------------------------------------------
+
+    def _config_changed(self, path: KeyPath, value: Any) -> None:
+        self._note(records.FEATURE_CONFIG_ITEM)
+        if value is REMOVED:
+            self._submit(lambda recorder: recorder.record(records.config((), [path]), urgent=True))
+            return
+        shown, count = redact(path[-1], value)
+        self._redacted += count
+        # Readers merge dicts, so what a new dict no longer has must go first.
+        removal = records.config((), [path]) if isinstance(value, dict) else None
+        update = records.config([(path, self._json(path, shown))])
+        self._submit(lambda recorder: recorder.replace_config(removal, update))
+
+    def _summary_changed(self, path: KeyPath, value: Any) -> None:
+        self._note(records.FEATURE_SUMMARY)
+        if value is REMOVED:
+            self._submit(lambda recorder: recorder.summary.remove(path), wake=False)
+        else:
+            self._submit(lambda recorder: recorder.set_summary(path, value), wake=False)
+
+    def _fetch_summary(self) -> dict[str, Any] | None:
+        return None if self.disabled else self._pump.ask(lambda recorder: recorder.summary.tree())
+
+    def _json(self, path: KeyPath, value: Any) -> bytes:
+        try:
+            return to_json(value)
+        except (ValueError, RecursionError) as error:
+            self._warn_once(f"config {path}", f"config {'.'.join(path)} is left out: {error}")
+            return b"null"
+
+    def _opening(self, resumed: bool) -> list[bytes]:
+        """The records that a segment begins with: each segment tells the whole run."""
+        config = []
+        for name, value in self.config.snapshot().items():
+            shown, count = redact(name, value)
+            self._redacted += count
+            config.append(((name,), self._json((name,), shown)))
+        info = replace(self._info, resume=self._info.resume or resumed)
+        opening = [records.header(self._version), records.run(info, config, self._telemetry.body())]
+        if resumed:
+            # A later segment's start orders it behind the earlier one.
+            opening[1] = records.run(replace(info, start_ns=int(self._time() * 1e9)), config, self._telemetry.body())
+            opening += [records.metric(definition) for definition in self._pump.recorder.definitions.all()]
+        return opening
+
+    def _identify(self, feature: int, **changes: Any) -> None:
+        self._info = replace(self._info, **changes)
+        self._note(feature)
+        body = self._opening(resumed=False)[1]
+        self._submit(lambda recorder: recorder.record(body, urgent=True))
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self._settings.run_id
+
+    @property
+    def name(self) -> str:
+        """The display name; empty means that the backend makes one up."""
+        return self._info.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._identify(records.FEATURE_RUN_NAME, name=str(name))
+
+    @property
+    def notes(self) -> str:
+        """Free text."""
+        return self._info.notes
+
+    @notes.setter
+    def notes(self, notes: str) -> None:
+        self._identify(records.FEATURE_RUN_NAME, notes=str(notes))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags; the format cannot say that the last one was taken away."""
+        return self._info.tags
+
+    @tags.setter
+    def tags(self, tags: Iterable[str]) -> None:
+        self._identify(records.FEATURE_RUN_TAGS, tags=tuple(str(tag) for tag in tags))
+
+    @property
+    def project(self) -> str:
+        """The project."""
+        return self._settings.project
+
+    @property
+    def entity(self) -> str:
+        """The entity; empty means the backend's default."""
+        return self._settings.entity
+
+    @property
+    def group(self) -> str:
+        """The group."""
+        return self._settings.group
+
+    @property
+    def job_type(self) -> str:
+        """The job type."""
+        return self._settings.job_type
+
+    @property
+    def resumed(self) -> bool:
+        """Whether `resume` was asked for."""
+        return self._settings.resume
+
+    @property
+    def disabled(self) -> bool:
+        """Whether nothing is written."""
+        return self._settings.mode == "disabled" or self._role is Role.NONE
+
+    @property
+    def finished(self) -> bool:
+        """Whether `finish` was called."""
+        return self._report is not None
+
+    @property
+    def path(self) -> Path | None:
+        """The log; None as long as there is none."""
+        return self._journal.paths[-1] if self._journal.paths else None
+
+    @property
+    def dir(self) -> str:
+        """The folder for the run's files."""
+        return str(self.path.parent / "files") if self.path else ""
+
+    @property
+    def step(self) -> int:
+        """The step that the next row gets; waits until the rows logged before are counted in."""
+        return self._pump.ask(lambda recorder: recorder.step) or 0
+
+    # -- flushing and ending -----------------------------------------------------------------------------------------
+
+    def flush(self, timeout_s: float = WAIT_S) -> bool:
+        """Wait until everything logged so far is on the device, open rows and the summary included; whether it is."""
+        if self._closed:
+            return self._report is not None and self._report.synced
+        self._hand_off(lambda recorder: recorder.flush())
+        return self._pump.barrier(sync=True, timeout_s=timeout_s)
+
+    def finish(self, exit_code: int | None = None) -> FinishReport:
+        """End the run: everything is written and synced, and the exit code recorded. Takes 30 s at most.
+
+        Args:
+            exit_code: 0 unless given.
+        """
+        if not self._closed:
+            self._note(records.FEATURE_FINISH)
+        return self._end(exit_code or 0)
+
+    def _end(self, code: int, timeout_s: float = WAIT_S) -> FinishReport:
+        if self._report is not None:
+            return self._report
+        if not self._ending.acquire(blocking=False):  # another thread is at it, or this one, below a signal handler
+            return self._tally(synced=False)
+        if self._closed:  # disabled, or a forked child
+            self._report = self._tally(synced=False)
+            return self._report
+        if self._tee is not None:
+            self._tee.stop()
+        if self._attendant is not None:
+            self._attendant.stop()
+        self._closed = True
+        if self._writes_exit:
+            self._hand_off(lambda recorder: recorder.finish(code))
+        else:
+            self._hand_off(lambda recorder: recorder.flush())
+        ended = self._pump.stop(timeout_s)
+        self._report = self._tally(synced=ended and not self._journal.dirty and not self._journal.failing)
+        lifecycle.forget(self)
+        if not self._report.complete:
+            self._warn(f"run {self.id}: {self._report}")
+        elif not self._settings.silent:
+            say(f"run {self.id}: {self._report}")
+        return self._report
+
+    @property
+    def _writes_exit(self) -> bool:
+        """A node's sampler that shares its id with rank 0 must not end rank 0's run."""
+        return self._role is Role.FULL or not self._settings.given_id
+
+    def _tally(self, *, synced: bool) -> FinishReport:
+        tally = self._journal.tally
+        recorder = self._pump.recorder if self._pump.ended and not self.disabled and not self._abandoned else None
+        waiting = sum(type(item) is tuple for item in list(self._queue))
+        dropped = tally.rows_dropped + self._pump.rows_dropped + self._journal.rows_queued + waiting
+        return FinishReport(
+            paths=tuple(self._journal.paths),
+            rows_written=tally.rows_written,
+            rows_dropped=dropped + (recorder.rows_refused if recorder else 0),
+            rows_unsure=tally.rows_unsure,
+            rows_late=recorder.rows_late if recorder else 0,
+            synced=synced,
+        )
+
+    _abandoned = False
+
+    def _abandon(self) -> None:
+        """In a forked child."""
+        self._abandoned = self._closed = True
+        self._pump.abandon()
+        self._ending = threading.Lock()
+        self._tee = self._attendant = None
+
+    def __enter__(self) -> Run:  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.finish(lifecycle.exit_code_of(error))
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} in {self.path or 'no log'}>"
+
+    # -- helpers -----------------------------------------------------------------------------------------------------
+
+    def _submit(self, job: Callable[[Any], None], *, wake: bool = True) -> None:
+        if self._closed:
+            return
+        self._hand_off(job)
+        if wake:
+            self._pump.wake()
+        if self._waits:
+            self._pump.barrier(sync=self._settings.durability == "disk")
+
+    def _note(self, *features: int) -> None:
+        """Say in the telemetry that a feature is used."""
+        if self._closed or self._telemetry.features.issuperset(features):
+            return
+        self._telemetry.features.update(features)
+        body = self._telemetry.record()
+        self._hand_off(lambda recorder: recorder.record(body))
+
+    def _note_features(self, config: Any) -> None:
+        given = {
+            records.FEATURE_INIT_NAME: self._settings.name,
+            records.FEATURE_INIT_ID: self._settings.given_id,
+            records.FEATURE_INIT_TAGS: self._settings.tags,
+            records.FEATURE_INIT_CONFIG: config,
+        }
+        self._telemetry.features.update(number for number, value in given.items() if value)
+
+
+def _recording(body: bytes) -> Job:
+    return lambda recorder: recorder.record(body)
+
+
+def warn_on_stderr(text: str) -> None:
+    """One line on stderr that is not to be missed."""
+    say(f"WARNING {text}")
+
+
+def say(text: str) -> None:
+    """One line on stderr; nothing where there is none."""
+    with suppress(Exception):  # a closed or full console must not stop a run
+        sys.stderr.write(f"runferry: {text}\n")
+        sys.stderr.flush()
+
+
+def _host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")

@@ -1,0 +1,240 @@
+"""Settings of a run: argument > RUNFERRY_* > WANDB_* > default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..logformat.rundir import valid_run_id
+
+MODES = ("offline", "online", "disabled", "dryrun")
+LEVELS = ("relaxed", "normal", "record", "disk")
+CONSOLES = ("off", "wrap")
+RANKS = ("auto", "all")
+ID_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+ID_LENGTH = 8
+
+# What the peer's settings call by another name.
+_ALIASES = {
+    "run_name": "name",
+    "run_notes": "notes",
+    "run_tags": "tags",
+    "run_group": "group",
+    "run_job_type": "job_type",
+    "root_dir": "dir",
+    "id": "run_id",
+    "x_disable_stats": "disable_stats",
+    "x_disable_meta": "disable_meta",
+    "x_stats_sampling_interval": "sample_interval",
+    "x_label": "label",
+}
+
+
+def _flag(text: str) -> bool:
+    return text.strip().lower() in {"1", "true", "yes", "on"}
+
+
+def _tags(text: str) -> tuple[str, ...]:
+    return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+
+
+# field -> environment variables behind their prefix, and how their text is read
+_ENVIRONMENT: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+    "mode": (("RUNFERRY_MODE", "WANDB_MODE"), str),
+    "dir": (("RUNFERRY_DIR", "WANDB_DIR"), str),
+    "project": (("RUNFERRY_PROJECT", "WANDB_PROJECT"), str),
+    "entity": (("RUNFERRY_ENTITY", "WANDB_ENTITY"), str),
+    "name": (("RUNFERRY_NAME", "WANDB_NAME"), str),
+    "notes": (("RUNFERRY_NOTES", "WANDB_NOTES"), str),
+    "tags": (("RUNFERRY_TAGS", "WANDB_TAGS"), _tags),
+    "run_id": (("RUNFERRY_RUN_ID", "WANDB_RUN_ID"), str),
+    "group": (("RUNFERRY_RUN_GROUP", "WANDB_RUN_GROUP"), str),
+    "job_type": (("RUNFERRY_JOB_TYPE", "WANDB_JOB_TYPE"), str),
+    "console": (("RUNFERRY_CONSOLE", "WANDB_CONSOLE"), str),
+    "silent": (("RUNFERRY_SILENT", "WANDB_SILENT"), _flag),
+    "durability": (("RUNFERRY_DURABILITY",), str),
+    "dir_prefix": (("RUNFERRY_DIR_PREFIX",), str),
+    "strict": (("RUNFERRY_STRICT",), _flag),
+    "ranks": (("RUNFERRY_RANKS",), str),
+    "label": (("RUNFERRY_LABEL", "WANDB_X_LABEL"), str),
+    "sample_interval": (("RUNFERRY_SAMPLE_INTERVAL", "WANDB_X_STATS_SAMPLING_INTERVAL"), float),
+    "disable_stats": (("RUNFERRY_DISABLE_STATS", "WANDB_X_DISABLE_STATS"), _flag),
+    "disable_meta": (("RUNFERRY_DISABLE_META", "WANDB_X_DISABLE_META"), _flag),
+}
+
+
+class SettingsError(ValueError):
+    """A setting has a value that it cannot have; names the setting and what it takes."""
+
+
+@dataclass(init=False)
+class Settings:
+    """Settings given in code; None means not given, and the environment or the default decides.
+
+    Names that are not known here are kept in `unknown` and named once by `init`, because scripts written for the peer
+    carry some.
+
+    Attributes:
+        mode: "offline" (default), "disabled" (nothing is written), "dryrun" (the same as offline) or "online" (logs
+            offline too, and says how to sync).
+        dir: where the folder `wandb` goes; the working directory unless given.
+        run_id: of the characters that a backend takes; eight random ones unless given.
+        project: "uncategorized" unless given.
+        durability: "relaxed", "normal" (default), "record" or "disk"; see docs/writing.md.
+        console: "off" (default) or "wrap": what is written to sys.stdout and sys.stderr goes to the log too.
+        dir_prefix: "run" (default) or "offline-run", the name that the peer's own sync looks for.
+        strict: raise for values that cannot be logged, instead of leaving them out with a warning.
+        ranks: "auto" (rank 0 logs, local rank 0 of each node samples) or "all" (every process is a run).
+        label: appended to the names of system metrics, so that several nodes of one run stay apart.
+        sample_interval: seconds between samples of system metrics, >= 0.1; 15 unless given.
+        disable_stats: no system metrics.
+        disable_meta: no record of the machine and the command.
+        silent: only warnings about lost data are printed.
+    """
+
+    mode: str | None = None
+    dir: str | os.PathLike[str] | None = None
+    project: str | None = None
+    entity: str | None = None
+    name: str | None = None
+    notes: str | None = None
+    tags: tuple[str, ...] | None = None
+    run_id: str | None = None
+    group: str | None = None
+    job_type: str | None = None
+    resume: bool | str | None = None
+    console: str | None = None
+    silent: bool | None = None
+    durability: str | None = None
+    dir_prefix: str | None = None
+    strict: bool | None = None
+    ranks: str | None = None
+    label: str | None = None
+    sample_interval: float | None = None
+    disable_stats: bool | None = None
+    disable_meta: bool | None = None
+
+    def __init__(self, **given: Any) -> None:
+        known = {field.name for field in fields(self)}
+        self.unknown: list[str] = []
+        for name, value in given.items():
+            own = _ALIASES.get(name, name)
+            if own in known:
+                setattr(self, own, value)
+            else:
+                self.unknown.append(name)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings with every value decided and checked."""
+
+    mode: str
+    root: Path
+    project: str
+    entity: str
+    name: str
+    notes: str
+    tags: tuple[str, ...]
+    run_id: str
+    given_id: bool
+    group: str
+    job_type: str
+    resume: bool
+    console: str
+    silent: bool
+    durability: str
+    dir_prefix: str
+    strict: bool
+    ranks: str
+    label: str
+    sample_interval: float
+    disable_stats: bool
+    disable_meta: bool
+
+
+def resolve(arguments: Settings, base: Settings | None = None, environ: Mapping[str, str] | None = None) -> Resolved:
+    """Decide every setting.
+
+    Args:
+        arguments: given one by one, the strongest.
+        base: given as a `Settings` object.
+        environ: the environment; the process's own unless given.
+
+    Raises:
+        SettingsError: a value that its setting cannot have.
+    """
+    environ = os.environ if environ is None else environ
+
+    def decide(name: str, default: Any) -> Any:
+        for given in (arguments, base):
+            value = getattr(given, name, None)
+            if value is not None:
+                return value
+        variables, read = _ENVIRONMENT.get(name, ((), str))
+        for variable in variables:
+            if text := environ.get(variable):
+                try:
+                    return read(text)
+                except ValueError:
+                    raise SettingsError(f"{variable}={text!r} is no {read.__name__.strip('_')}") from None
+        return default
+
+    def choose(name: str, choices: tuple[str, ...], default: str) -> str:
+        value = str(decide(name, default)).lower()
+        if value not in choices:
+            raise SettingsError(f"{name}={value!r} is none of {', '.join(choices)}")
+        return value
+
+    disabled = any(_flag(environ.get(name, "")) for name in ("RUNFERRY_DISABLED", "WANDB_DISABLED"))
+    mode = choose("mode", (*MODES, "shared"), "disabled" if disabled else "offline")
+    console = str(decide("console", "off")).lower()
+    given_id = decide("run_id", None)
+    run_id = new_id() if given_id is None else str(given_id)
+    if not valid_run_id(run_id):
+        raise SettingsError(f"run id {run_id!r}: 1 to 128 printable characters, none of : ; , # ? / \\ '")
+    prefix = str(decide("dir_prefix", "run"))
+    if prefix not in {"run", "offline-run"}:
+        raise SettingsError(f"dir_prefix={prefix!r} is neither 'run' nor 'offline-run'")
+    interval = float(decide("sample_interval", 15.0))
+    if not 0.1 <= interval < float("inf"):
+        raise SettingsError(f"sample_interval={interval}: seconds, at least 0.1")
+    tags = decide("tags", ())
+    resume = decide("resume", None)
+    return Resolved(
+        mode={"dryrun": "offline", "shared": "online"}.get(mode, mode),
+        root=Path(decide("dir", ".")).absolute(),
+        project=str(decide("project", "uncategorized")),
+        entity=str(decide("entity", "")),
+        name=str(decide("name", "")),
+        notes=str(decide("notes", "")),
+        tags=(tags,) if isinstance(tags, str) else tuple(str(tag) for tag in tags),
+        run_id=run_id,
+        given_id=given_id is not None,
+        group=str(decide("group", "")),
+        job_type=str(decide("job_type", "")),
+        resume=bool(resume) and str(resume).lower() not in {"never", "false"},
+        console=console if console == "wrap" else "off",
+        silent=bool(decide("silent", False)),
+        durability=choose("durability", LEVELS, "normal"),
+        dir_prefix=prefix,
+        strict=bool(decide("strict", False)),
+        ranks=choose("ranks", RANKS, "auto"),
+        label=str(decide("label", "")),
+        sample_interval=interval,
+        disable_stats=bool(decide("disable_stats", False)),
+        disable_meta=bool(decide("disable_meta", False)),
+    )
+
+
+def new_id() -> str:
+    """A run id that no seeding of random numbers repeats."""
+    number = int.from_bytes(os.urandom(16), "big")  # 128 bits on 41: the bias of the remainder is beyond measure
+    letters = []
+    for _ in range(ID_LENGTH):
+        number, digit = divmod(number, len(ID_CHARACTERS))
+        letters.append(ID_CHARACTERS[digit])
+    return "".join(letters)
