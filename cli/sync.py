@@ -1,0 +1,173 @@
+"""`runferry sync`: replay logs to a backend."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .text import plain_json, printable
+
+if TYPE_CHECKING:
+    from ..sync import Event
+
+
+@click.command(name="sync", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("-p", "--project", help="Send to this project instead of the log's.")
+@click.option("-e", "--entity", help="Send to this user or team instead of the log's.")
+@click.option("--id", "run_id", help="Send as this run. Several logs become one run, in order of their start.")
+@click.option("--job-type", help="Job type to give the run instead of the log's.")
+@click.option("--base-url", help="Server; else RUNFERRY_BASE_URL, WANDB_BASE_URL, your settings file.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1, 8), help="Runs at a time.  [default: as many as there are, up to 8]"
+)
+@click.option(
+    "--retry-for", type=float, default=600.0, show_default=True, help="Seconds to retry a request; 0: do not retry."
+)
+@click.option(
+    "--stale-after",
+    type=float,
+    default=600.0,
+    show_default=True,
+    help="Seconds without growth after which a log without exit record counts as crashed.",
+)
+@click.option("--include-synced", is_flag=True, help="Also logs marked as synced; lines go to the same places again.")
+@click.option("--dry-run", is_flag=True, help="Say what would be sent; contact nobody.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, each with a `type`.")
+def command(paths: tuple[Path, ...], *, as_json: bool, base_url: str | None, **options: Any) -> None:
+    """Replay logs to a backend; safe to stop and to repeat.
+
+    PATHS are logs (run-ID.wandb), run directories, wandb directories, or any tree of them; ./wandb by default. Only
+    what the server has not acknowledged yet is sent. The run directory is only read, but for three small files beside
+    the log: cursor, lock and the marker that says that everything arrived.
+
+    The API key comes from RUNFERRY_API_KEY, WANDB_API_KEY, or netrc.
+
+    \b
+    Verdict of each log
+      synced   the server acknowledged every row, summary and file
+      live     everything was sent; the run still goes on
+      partial  sent what could be; the reason names what is missing
+      failed   the reason says why
+      skipped  nothing was to be done, or another sync is doing it
+
+    \b
+    Exit codes
+      0    all done
+      1    some logs are partial or failed
+      2    usage, or no (valid) API key
+      75   nothing but time stands in the way: try again later
+      130  interrupted
+    """
+    from ..sync import NoCredentials, SyncSettings, UsageError, sync
+    from ..sync.settings import find_base_url
+
+    show: Any = _JsonLines() if as_json else _Terminal() if sys.stderr.isatty() else _PlainLines()
+    try:
+        settings = SyncSettings(base_url=base_url or find_base_url(), **options)
+        report = sync(paths or (Path("wandb"),), settings, reporter=show)
+    except (NoCredentials, UsageError) as error:
+        raise click.UsageError(str(error)) from None
+    finally:
+        show.close()
+    raise click.exceptions.Exit(report.exit_code)
+
+
+class _JsonLines:
+    """Every event as one line on standard output."""
+
+    def __call__(self, event: Event) -> None:
+        click.echo(plain_json(event.as_json()))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _PlainLines:
+    """For logs and pipes: verdicts on standard output, everything that explains a wait on standard error."""
+
+    def __call__(self, event: Event) -> None:
+        text, is_result = describe(event)
+        if text:
+            click.echo(text, err=not is_result)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Terminal:
+    """A bar per log that is being sent, with the lines of `_PlainLines` scrolling above."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rows"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._progress.start()
+        self._tasks: dict[str, Any] = {}
+
+    def __call__(self, event: Event) -> None:
+        log = getattr(event, "log", "")
+        if event.type == "run_started":
+            done = event.rows - event.new_rows  # type: ignore[attr-defined]
+            self._tasks[log] = self._progress.add_task(event.run, total=event.rows, completed=done)  # type: ignore[attr-defined]
+        elif event.type == "progress" and log in self._tasks:
+            self._progress.update(self._tasks[log], completed=event.rows)  # type: ignore[attr-defined]
+        elif event.type == "run_done" and log in self._tasks:
+            self._progress.remove_task(self._tasks.pop(log))
+        text, is_result = describe(event)
+        if text:
+            if is_result and not sys.stdout.isatty():
+                click.echo(text)
+            else:
+                self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Take the bars away."""
+        self._progress.stop()
+
+
+def describe(event: Event) -> tuple[str, bool]:
+    """An event in one line (empty for those that only move a bar), and whether it is a result rather than news."""
+    values: Any = event
+    if event.type == "plan":
+        return f"{_count(values.logs, 'log')} of {_count(values.runs, 'run')}", False
+    if event.type == "run_started":
+        return f"{values.run}: {values.new_rows} of {_count(values.rows, 'row')} to {values.target}", False
+    if event.type == "retry":
+        when = time.strftime("%H:%M:%S", time.localtime(values.at))
+        return (
+            f"retrying {values.what} in {values.wait:.1f} s (at {when}, attempt {values.attempt + 1}): {values.reason}",
+            False,
+        )
+    if event.type == "paused":
+        return f"waiting {values.wait:.1f} s before {values.what}: {values.reason}", False
+    if event.type == "run_done":
+        parts = [f"{values.verdict.value:<8}{printable(values.log)}"]
+        if values.rows or values.rows_sent or values.files_sent:
+            parts.append(
+                f"{_count(values.rows, 'row')}, {values.rows_sent} new, {_count(values.files_sent, 'file')} sent"
+            )
+        if values.reason:
+            parts.append(printable(values.reason))
+        return "  ".join(parts), True
+    if event.type == "done":
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(values.counts.items()))
+        return counts or "nothing to sync", False
+    return "", False
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

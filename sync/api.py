@@ -1,0 +1,270 @@
+"""The backend as a handful of calls: what is asked, and what of the answer is believed."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+from urllib.parse import quote, urljoin, urlsplit
+
+import orjson
+
+from . import graphql
+from .channel import Channel
+from .credentials import ApiKey
+from .errors import Permanent, Retryable
+from .pacer import Pacer, Pacers
+from .transport import Answer, Request
+
+
+@dataclass(frozen=True)
+class RunFields:
+    """What `UpsertBucket` says of a run. None leaves a field as the server has it."""
+
+    run_id: str
+    project: str | None
+    entity: str | None
+    config: str
+    """JSON text, each key wrapped as `{"value": ..}`."""
+    display_name: str | None = None
+    notes: str | None = None
+    group: str | None = None
+    job_type: str | None = None
+    tags: tuple[str, ...] | None = None
+    host: str | None = None
+    program: str | None = None
+    commit: str | None = None
+    repo: str | None = None
+    sweep: str | None = None
+
+
+@dataclass(frozen=True)
+class RemoteRun:
+    """The run at the server, as its answer names it."""
+
+    storage_id: str
+    entity: str
+    project: str
+    run_id: str
+    display_name: str = ""
+    history_lines: int = 0
+    inserted: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.entity}/{self.project}/{self.run_id}"
+
+
+@dataclass(frozen=True)
+class ResumeStatus:
+    """What the server holds of a run: lines per stream, and the last rows of its history (JSON texts)."""
+
+    history_lines: int
+    events_lines: int
+    console_lines: int
+    history_tail: tuple[str, ...] = ()
+    writers: frozenset[str] = frozenset()
+    """Writer ids and start times of the environments in its config: whose rows these are."""
+
+
+@dataclass(frozen=True)
+class UploadTargets:
+    """Where the bytes of files go; a None URL means that the server wants no upload."""
+
+    urls: Mapping[str, str | None]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Api:
+    """The calls of one server. Holds the key, the channel and the lanes; any thread may call it."""
+
+    def __init__(self, base_url: str, key: ApiKey, channel: Channel, pacers: Pacers) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._host = urlsplit(base_url).netloc.rpartition("@")[2]
+        self._key = key
+        self._channel = channel
+        self._pacers = pacers
+
+    def features(self, project: str) -> frozenset[str]:
+        """Names of the features that the server has switched on; a server that does not know the query has none."""
+        try:
+            data = self._graphql("ServerFeaturesQuery", graphql.SERVER_FEATURES, None, project)
+        except Permanent as error:
+            if error.status in (401, 403):
+                raise
+            return frozenset()
+        features = _dig(data, "serverInfo", "features")
+        return frozenset(
+            item["name"]
+            for item in (features if isinstance(features, list) else [])
+            if isinstance(item, dict) and isinstance(item.get("name"), str) and item.get("isEnabled") is True
+        )
+
+    def upsert(self, run: RunFields, storage_id: str | None = None) -> RemoteRun:
+        """Create the run, or change what it says of itself."""
+        variables = {
+            "id": storage_id,
+            "name": run.run_id,
+            "project": run.project,
+            "entity": run.entity,
+            "groupName": run.group,
+            "description": None,
+            "displayName": run.display_name,
+            "notes": run.notes,
+            "commit": run.commit,
+            "config": run.config,
+            "host": run.host,
+            "debug": None,
+            "program": run.program,
+            "repo": run.repo,
+            "jobType": run.job_type,
+            "state": None,
+            "sweep": run.sweep,
+            "tags": list(run.tags) if run.tags is not None else None,
+            "summaryMetrics": None,
+        }
+        data = self._graphql("UpsertBucket", graphql.UPSERT_BUCKET, variables, run.project or "", retry_conflict=True)
+        bucket = _dig(data, "upsertBucket", "bucket")
+        entity = _dig(bucket, "project", "entity", "name") or run.entity
+        project = _dig(bucket, "project", "name") or run.project
+        if not isinstance(bucket, dict) or not isinstance(entity, str) or not isinstance(project, str):
+            raise Permanent("UpsertBucket: the answer names no run, entity or project", status=200)
+        return RemoteRun(
+            storage_id=str(bucket.get("id") or ""),
+            entity=entity,
+            project=project,
+            run_id=str(bucket.get("name") or run.run_id),
+            display_name=str(bucket.get("displayName") or ""),
+            history_lines=_count(bucket.get("historyLineCount")),
+            inserted=_dig(data, "upsertBucket", "inserted") is True,
+        )
+
+    def resume_status(self, entity: str | None, project: str | None, run_id: str) -> ResumeStatus | None:
+        """What the server holds of a run; None where it has no such run."""
+        variables = {"project": project, "entity": entity, "name": run_id}
+        data = self._graphql("RunResumeStatus", graphql.RUN_RESUME_STATUS, variables, project or "")
+        bucket = _dig(data, "model", "bucket")
+        if not isinstance(bucket, dict):
+            return None
+        tail = _json_or_none(bucket.get("historyTail"))
+        return ResumeStatus(
+            history_lines=_count(bucket.get("historyLineCount")),
+            events_lines=_count(bucket.get("eventsLineCount")),
+            console_lines=_count(bucket.get("logLineCount")),
+            history_tail=tuple(row for row in tail if isinstance(row, str)) if isinstance(tail, list) else (),
+            writers=_writers(_json_or_none(bucket.get("config"))),
+        )
+
+    def stream(self, run: RemoteRun, body: bytes) -> None:
+        """Post one `file_stream` body. Returns when the server has answered that it took it, with a whole answer."""
+        path = "/".join(quote(part, safe="") for part in (run.entity, run.project, run.run_id))
+        request = self._request("POST", f"{self.base_url}/files/{path}/file_stream", body)
+        self._channel.call(request, self._lane(run.project), what=f"rows of {run.run_id}", read=_acknowledgement)
+
+    def upload_targets(self, run: RemoteRun, names: list[str]) -> UploadTargets:
+        """Ask where to put the files `names`. A name that the answer leaves out has no target."""
+        variables = {"entity": run.entity, "project": run.project, "run": run.run_id, "files": names}
+        data = self._graphql("CreateRunFiles", graphql.CREATE_RUN_FILES, variables, run.project)
+        files = _dig(data, "createRunFiles", "files")
+        urls: dict[str, str | None] = {}
+        for item in files if isinstance(files, list) else []:
+            if isinstance(item, dict) and item.get("name") in names:
+                url = item.get("uploadUrl")
+                urls[item["name"]] = urljoin(self.base_url + "/", url) if isinstance(url, str) and url else None
+        headers = {}
+        for line in _dig(data, "createRunFiles", "uploadHeaders") or []:
+            name, colon, value = str(line).partition(":")
+            if colon:
+                headers[name.strip()] = value.strip()
+        return UploadTargets(urls, headers)
+
+    def put(
+        self, name: str, url: str, headers: Mapping[str, str], open_file: Callable[[], BinaryIO], size: int
+    ) -> None:
+        """Put the bytes of the file `name` to its upload URL, which never sees the key."""
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise Permanent(f"{name}: the upload URL is not http(s)", status=200)
+        request = Request("PUT", url, headers, open_file, size)
+        lane = self._pacers.of(urlsplit(url).netloc.rpartition("@")[2], "")
+        self._channel.call(request, lane, what=f"file {name}", read=lambda _: None)
+
+    def _graphql(
+        self, operation: str, query: str, variables: object, project: str, *, retry_conflict: bool = False
+    ) -> Any:
+        body = orjson.dumps({"query": query, "variables": variables, "operationName": operation})
+        request = self._request("POST", f"{self.base_url}/graphql", body)
+        return self._channel.call(
+            request,
+            self._lane(project),
+            what=operation,
+            read=lambda answer: _graphql_data(answer, operation),
+            retry_conflict=retry_conflict,
+        )
+
+    def _request(self, method: str, url: str, body: bytes) -> Request:
+        headers = {"Content-Type": "application/json"}
+        authorization = self._key.header_for(url)
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        return Request(method, url, headers, body)
+
+    def _lane(self, project: str) -> Pacer:
+        return self._pacers.of(self._host, project)
+
+
+def bytes_opener(data: bytes) -> Callable[[], BinaryIO]:
+    """A body that lies in memory, in the shape that `put` takes."""
+    return lambda: io.BytesIO(data)
+
+
+def _graphql_data(answer: Answer, operation: str) -> Any:
+    """The `data` of an answer. An answer that is no JSON object was cut on its way; an `errors` list is the last word."""
+    document = _json_or_none(answer.body)
+    if not isinstance(document, dict):
+        raise Retryable(f"{operation}: the answer is not a JSON object", status=answer.status)
+    errors = document.get("errors")
+    if errors:
+        messages = [
+            str(_dig(error, "message") or error) for error in (errors if isinstance(errors, list) else [errors])
+        ]
+        raise Permanent(f"{operation}: {'; '.join(messages)}", status=answer.status)
+    return document.get("data")
+
+
+def _acknowledgement(answer: Answer) -> None:
+    """A body that cannot be read may belong to a request that was never applied: lines are re-sent to the same place."""
+    if not isinstance(_json_or_none(answer.body), dict):
+        raise Retryable("the server's answer was cut off", status=answer.status)
+
+
+def _json_or_none(text: Any) -> Any:
+    """The value of a JSON text, with the NaN and Infinity that rows may hold; None for anything else."""
+    if isinstance(text, (dict, list)):
+        return text
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _writers(config: Any) -> frozenset[str]:
+    """What identifies the clients that wrote a run, from its config."""
+    environments = _dig(config, "_wandb", "value", "e")
+    found: set[str] = set()
+    for key, environment in environments.items() if isinstance(environments, dict) else ():
+        found.add(key)
+        found.update(
+            value for name in ("writerId", "startedAt") if isinstance(value := _dig(environment, name), str) and value
+        )
+    return frozenset(found)
+
+
+def _dig(value: Any, *path: str) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,38 @@
+"""What all runs of one sync share."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from .api import Api
+from .clock import Clock
+from .lock import Heartbeat
+from .report import Reporter
+from .settings import SyncSettings
+
+
+@dataclass
+class Context:
+    """Settings, server, clock and pools of one sync; shared by its worker threads."""
+
+    settings: SyncSettings
+    api: Api
+    clock: Clock
+    reporter: Reporter
+    uploads: Executor
+    """Where files are put to the server, so many at a time for all runs together."""
+    heartbeat: Heartbeat
+    body_bytes: int
+    denied: str = ""
+    """Why the server refused the key; no run can succeed then."""
+    _features: frozenset[str] | None = None
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def features(self, project: str) -> frozenset[str]:
+        """The server's features, asked for once."""
+        with self._guard:
+            if self._features is None:
+                self._features = self.api.features(project)
+            return self._features

@@ -1,0 +1,202 @@
+"""How far the sync of one log came: a small JSON file, replaced durably after each request that the server acknowledged.
+
+Everything in it is a function of the log and of what the server said, so a lost cursor costs a re-send to the same
+lines and nothing else. A cursor is believed only for the log and the server that it was made for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .places import write_durably
+
+VERSION = 1
+_MAX_SIZE = 64 * 1024 * 1024  # bytes; a cursor that is larger is none of ours
+_EMPTY_PREFIX = hashlib.sha256(b"0").hexdigest()  # `prefix_hash` of no bytes
+_EDGE = 64 * 1024  # bytes at each end of the prefix that are hashed
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a log was asked to go; `entity` None where the server chose it."""
+
+    base_url: str
+    entity: str | None
+    project: str | None
+    run_id: str
+
+
+@dataclass
+class Lines:
+    """Line counts of the three streams that rows of a log go to."""
+
+    history: int = 0
+    events: int = 0
+    console: int = 0
+
+    def __add__(self, other: Lines) -> Lines:
+        return Lines(self.history + other.history, self.events + other.events, self.console + other.console)
+
+
+@dataclass
+class FileMark:
+    """A file that the server has: enough to tell cheaply whether it changed, and surely whether its bytes did."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass
+class Cursor:
+    """The progress of one log. Offsets in bytes, lines relative to `base`."""
+
+    target: Target
+    entity: str
+    """As the server named it, like `project`, `run_id` and `storage_id`."""
+    project: str
+    run_id: str
+    storage_id: str
+    base: Lines = field(default_factory=Lines)
+    """The line numbers of this log's first lines, fixed at first contact."""
+    step_shift: int = 0
+    """Added to every step of this log."""
+    offset: int = 0
+    """Every record that begins before this offset is acknowledged."""
+    sent: Lines = field(default_factory=Lines)
+    """Lines acknowledged. The last console line may still change while it has no newline; it is not counted."""
+    prefix: str = _EMPTY_PREFIX
+    """Hash of the log up to `offset`."""
+    config: str = ""
+    """Hash of the run's fields and config as acknowledged."""
+    summary: str = ""
+    """Hash of the summary line as acknowledged."""
+    files: dict[str, FileMark] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+    """Values that were left out because no server takes lines of that size."""
+    exit_code: int | None = None
+    """The exit code that the server acknowledged."""
+    size: int = 0
+    """Size of the log when `complete` was set."""
+    complete: bool = False
+    """Everything that the log held at `size` bytes is at the server."""
+
+    def start_again(self) -> None:
+        """Forget what was acknowledged, but not where the lines go."""
+        self.offset, self.prefix, self.sent = 0, _EMPTY_PREFIX, Lines()
+        self.config = self.summary = ""
+        self.files, self.dropped, self.exit_code, self.complete = {}, [], None, False
+
+    def save(self, path: Path) -> None:
+        """Replace the cursor file, durably."""
+        document = {"version": VERSION, **asdict(self)}
+        write_durably(path, json.dumps(document, indent=1).encode() + b"\n")
+
+
+def load(paths: Iterable[Path]) -> tuple[Cursor | None, str]:
+    """The first cursor that can be read, and a note on one that could not (empty where there is nothing to say)."""
+    note = ""
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                text = file.read(_MAX_SIZE + 1)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            note = f"{path}: {error.strerror}"
+            continue
+        try:
+            if len(text) > _MAX_SIZE:
+                raise ValueError("too large")
+            return _from_json(json.loads(text)), note
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            note = f"{path} is no cursor ({error}); lines are sent again to the same places"
+    return None, note
+
+
+def prefix_hash(log: BinaryIO, length: int) -> str:
+    """A hash of the first `length` bytes of a log: both ends of that range and its length.
+
+    The head holds the run's id and start time, the tail the last rows acknowledged: a log that was replaced, or
+    cut and written on, differs there. A log of any size costs two reads.
+    """
+    digest = hashlib.sha256(str(length).encode())
+    log.seek(0)
+    digest.update(log.read(min(length, _EDGE)))
+    tail = max(length - _EDGE, _EDGE)
+    if tail < length:
+        log.seek(tail)
+        digest.update(log.read(length - tail))
+    return digest.hexdigest()
+
+
+def matches(cursor: Cursor, log: Path, target: Target) -> str:
+    """Why `cursor` does not belong to this log and target; empty where it does."""
+    if cursor.target != target:
+        return "the cursor is of another target"
+    try:
+        with log.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < cursor.offset:
+                return "the log is shorter than what was sent of it"
+            if prefix_hash(file, cursor.offset) != cursor.prefix:
+                return "the log is not the one that was sent"
+    except OSError as error:
+        return f"the log cannot be read: {error.strerror}"
+    return ""
+
+
+def _from_json(document: Any) -> Cursor:
+    """A cursor from untrusted JSON: every value is checked for its type."""
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        raise ValueError("unknown version")
+    target = document["target"]
+    return Cursor(
+        target=Target(
+            _text(target["base_url"]), _maybe(target["entity"]), _maybe(target["project"]), _text(target["run_id"])
+        ),
+        entity=_text(document["entity"]),
+        project=_text(document["project"]),
+        run_id=_text(document["run_id"]),
+        storage_id=_text(document["storage_id"]),
+        base=_lines(document["base"]),
+        step_shift=_count(document["step_shift"]),
+        offset=_count(document["offset"]),
+        sent=_lines(document["sent"]),
+        prefix=_text(document["prefix"]),
+        config=_text(document["config"]),
+        summary=_text(document["summary"]),
+        files={
+            _text(name): FileMark(_count(mark["size"]), _count(mark["mtime_ns"]), _text(mark["sha256"]))
+            for name, mark in document["files"].items()
+        },
+        dropped=[_text(item) for item in document["dropped"]],
+        exit_code=None if document["exit_code"] is None else int(document["exit_code"]),
+        size=_count(document["size"]),
+        complete=document["complete"] is True,
+    )
+
+
+def _lines(value: Any) -> Lines:
+    return Lines(_count(value["history"]), _count(value["events"]), _count(value["console"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is missing")
+    return value
+
+
+def _maybe(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError("a count is missing")
+    return value

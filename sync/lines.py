@@ -1,0 +1,226 @@
+"""Records to lines: what a row, a sample and a console line look like at the server.
+
+The same record always gives the same bytes: keys in the log's order, numbers as the log spells them, times from the
+record. A row is spliced from the log's own JSON texts, so no number is parsed and printed again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import orjson
+
+from ..logformat import Record, decode_history, loads
+from ..logformat.console import ConsoleLine, LineAssembler
+from .jsontext import compact
+
+Path = tuple[str, ...]
+Items = tuple[tuple[Path, ...], list[bytes]]
+
+MAX_LINE = 10 * 1024 * 1024 - 100 * 1024
+"""Bytes. Servers take requests of 10 MiB; a line that leaves no room for the rest of one is refused."""
+MAX_CONSOLE_LINE = 4096
+"""Characters of a console line that servers keep."""
+
+_STEP: Path = ("_step",)
+_KEPT_PLANS = 65_536
+
+
+class RowPlan:
+    """How rows of one set of keys become lines: fixed bytes with the values' places between them.
+
+    Keys of several levels become nested objects. Of two items with the same key the later one wins, as does a later
+    object or value over an earlier one that it contradicts.
+    """
+
+    __slots__ = ("_order", "_parts", "step")
+
+    def __init__(self, paths: tuple[Path, ...]) -> None:
+        tree: dict[str, Any] = {}
+        for index, path in enumerate(paths):
+            node = tree
+            for part in path[:-1]:
+                inner = node.get(part)
+                if not isinstance(inner, dict):
+                    node.pop(part, None)
+                    inner = node[part] = {}
+                node = inner
+            node.pop(path[-1], None)
+            node[path[-1]] = index
+        fixed = [b""]
+        order: list[int] = []
+        _render(tree, fixed, order)
+        self._parts = [b""] * (2 * len(order) + 1)
+        self._parts[::2] = fixed
+        self._order = None if order == list(range(len(paths))) else order
+        self.step = next((index for index in order if paths[index] == _STEP), -1)
+        """Index of the value of `_step`; -1 where the row has none."""
+
+    def line(self, values: list[bytes]) -> bytes:
+        """The line of a row with these values, in the order of the plan's paths."""
+        parts = self._parts.copy()
+        parts[1::2] = values if self._order is None else [values[index] for index in self._order]
+        return b"".join(parts)
+
+
+def _render(node: dict[str, Any], fixed: list[bytes], order: list[int]) -> None:
+    fixed[-1] += b"{"
+    for position, (key, inner) in enumerate(node.items()):
+        fixed[-1] += (b"," if position else b"") + orjson.dumps(key) + b":"
+        if isinstance(inner, dict):
+            _render(inner, fixed, order)
+        else:
+            order.append(inner)
+            fixed.append(b"")
+    fixed[-1] += b"}"
+
+
+class Rows:
+    """History records of one log to lines. Remembers the last step, for rows that have none."""
+
+    def __init__(self, step_shift: int = 0) -> None:
+        self._shift = step_shift
+        self._plans: dict[tuple[Path, ...], RowPlan] = {}
+        self._last_step = -1
+        self.dropped: list[str] = []
+        """Values left out because their line would be too long, as `step 7: key (12.0 MB)`."""
+
+    def line(self, record: Record) -> str:
+        """The line of a row.
+
+        Raises:
+            WireError: the record is no row.
+        """
+        paths, values = decode_history(record.body)
+        if not _are_json(values):
+            paths, values = _good_items(paths, values)
+        plan = self._plans.get(paths)
+        if plan is None:
+            if len(self._plans) >= _KEPT_PLANS:
+                self._plans.clear()
+            plan = self._plans[paths] = RowPlan(paths)
+        step = values[plan.step] if plan.step >= 0 else b""
+        if not _is_step(step):
+            paths, values, plan = self._with_step(paths, values)
+        elif self._shift:
+            self._last_step = int(step) + self._shift
+            values[plan.step] = b"%d" % self._last_step
+        else:
+            self._last_step = int(step)
+        line = plan.line(values)
+        if len(line) > MAX_LINE:
+            line = self._fitting(paths, values)
+        if b"\n" in line or b"\r" in line:  # white space between tokens: a line is one line
+            line = line.replace(b"\n", b" ").replace(b"\r", b" ")
+        return line.decode()
+
+    def skip(self, record: Record) -> None:
+        """Pass over a row that the server has, for the sake of the rows behind it that have no step."""
+        paths, values = decode_history(record.body)
+        step = values[paths.index(_STEP)] if _STEP in paths else b""
+        self._last_step = int(step) + self._shift if _is_step(step) else self._last_step + 1
+
+    def _with_step(self, paths: tuple[Path, ...], values: list[bytes]) -> tuple[tuple[Path, ...], list[bytes], RowPlan]:
+        """A row without a step follows the one before it."""
+        self._last_step += 1
+        kept = [(path, value) for path, value in zip(paths, values, strict=True) if path != _STEP]
+        paths = (*(path for path, _ in kept), _STEP)
+        return paths, [*(value for _, value in kept), b"%d" % self._last_step], RowPlan(paths)
+
+    def _fitting(self, paths: tuple[Path, ...], values: list[bytes]) -> bytes:
+        """The row without its largest values, as few of them as it takes."""
+        items = dict(zip(paths, values, strict=True))
+        for path in sorted(items, key=lambda path: len(items[path]), reverse=True):
+            size = len(items.pop(path))
+            self.dropped.append(f"step {self._last_step}: {'/'.join(path)} ({size / 1e6:.1f} MB)")
+            line = RowPlan(tuple(items)).line(list(items.values()))
+            if len(line) <= MAX_LINE:
+                return line
+        return b"{}"
+
+
+def _is_step(text: bytes) -> bool:
+    """Whether a value is an integer of a size that a step can have."""
+    return text.lstrip(b"-").isdigit() and len(text) <= 20
+
+
+def _are_json(values: list[bytes]) -> bool:
+    """Whether every text is one JSON value, by the quick test that nearly all rows pass."""
+    try:
+        return len(orjson.loads(b"[" + b",".join(values) + b"]")) == len(values)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _good_items(paths: tuple[Path, ...], values: list[bytes]) -> Items:
+    """The items whose text is JSON, with the NaN and Infinity that logs may hold; a broken one goes alone."""
+    good = [(path, text) for path, text in zip(paths, map(good_text, values), strict=True) if text is not None]
+    return tuple(path for path, _ in good), [text for _, text in good]
+
+
+def good_text(text: bytes) -> bytes | None:
+    """`text` as valid UTF-8 if it is JSON, else None."""
+    try:
+        loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return text.decode("utf-8", "replace").encode()
+
+
+def event_line(record: Record, start_ns: int) -> str:
+    """The line of a stats record; `start_ns` is the run's start, nanoseconds since the epoch (0 if unknown)."""
+    stats = record.message()
+    time_ns = stats.timestamp.seconds * 1_000_000_000 + stats.timestamp.nanos
+    fields = [
+        b'{"_wandb":true',
+        b'"_timestamp":' + orjson.dumps(time_ns / 1e9),
+        b'"_runtime":' + orjson.dumps((time_ns - start_ns) / 1e9 if start_ns else 0.0),
+    ]
+    items = {item.key: item.value_json.encode() for item in stats.item}
+    for key, text in items.items():
+        good = good_text(text)
+        if good is not None and len(good) < MAX_LINE // 8:
+            fields.append(orjson.dumps(f"system.{key}") + b":" + good)
+    line = b",".join(fields) + b"}"
+    return line.replace(b"\n", b" ").replace(b"\r", b" ").decode()
+
+
+class Console:
+    """Output records of one log to console lines, numbered in the order in which they became complete."""
+
+    KINDS = frozenset({"output_raw", "output", "output_logger"})
+
+    def __init__(self, start_ns: int = 0) -> None:
+        self._streams = (LineAssembler("stderr"), LineAssembler("stdout"))
+        self._last_ns = start_ns
+
+    def feed(self, record: Record) -> list[ConsoleLine]:
+        """The lines that a record completes."""
+        message = record.message()
+        if record.kind == "output_logger":  # has no time of its own
+            return self._streams[1].feed(self._last_ns, message.line)
+        time_ns = message.timestamp.seconds * 1_000_000_000 + message.timestamp.nanos
+        self._last_ns = time_ns or self._last_ns
+        return self._streams[min(message.output_type, 1)].feed(self._last_ns, message.line)
+
+    def rest(self) -> list[ConsoleLine]:
+        """What stands behind the last newlines, once the log has ended. Ends the console."""
+        return [line for stream in self._streams for line in stream.rest()]
+
+
+def console_text(line: ConsoleLine, *, structured: bool) -> str:
+    """A console line as the server stores it: with the time of the record in UTC, as JSON if `structured`."""
+    text = line.text[:MAX_CONSOLE_LINE]
+    # By integers: a float of nanoseconds would shift the last digits.
+    seconds, nanos = divmod(line.timestamp_ns, 1_000_000_000)
+    try:
+        when = datetime.fromtimestamp(seconds, tz=timezone.utc).replace(microsecond=nanos // 1000, tzinfo=None)
+    except (ValueError, OverflowError, OSError):
+        when = datetime(1970, 1, 1)  # noqa: DTZ001 - written without a zone, as UTC
+    stamp = when.isoformat(timespec="microseconds")
+    error = line.stream == "stderr"
+    if structured:
+        document = {**({"level": "error"} if error else {}), "ts": stamp, "content": text}
+        return compact(document)
+    return f"{'ERROR ' if error else ''}{stamp} {text}"

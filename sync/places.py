@@ -1,0 +1,98 @@
+"""Where the small files of a sync go: beside the log, or in the state directory where the log's own cannot be written.
+
+    run-<id>.wandb.cursor   how far the sync came
+    run-<id>.wandb.lock     who is syncing now
+    run-<id>.wandb.synced   the peer's marker: everything is at the server
+
+The run directory is otherwise never written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+
+def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """`RUNFERRY_STATE_DIR`, else `$XDG_STATE_HOME/runferry`, else `~/.local/state/runferry`."""
+    if environ.get("RUNFERRY_STATE_DIR"):
+        return Path(environ["RUNFERRY_STATE_DIR"]).expanduser()
+    base = environ.get("XDG_STATE_HOME")
+    return (Path(base).expanduser() if base else Path.home() / ".local" / "state") / "runferry"
+
+
+def is_writable(directory: Path) -> bool:
+    """Whether files can be made in `directory`, as the system sees it (mounts included)."""
+    return os.access(directory, os.W_OK | os.X_OK)
+
+
+class Places:
+    """The paths of one log's side files. Nothing is made before it is needed."""
+
+    def __init__(self, log: Path, state_dir: Path, writable: Callable[[Path], bool] = is_writable) -> None:
+        self.log = log
+        self.beside = writable(log.parent)
+        # Two runs of one name in different folders must not share a cursor: the folder's path is part of the name.
+        folder = hashlib.sha256(os.fsencode(log.parent.resolve())).hexdigest()[:16]
+        self._elsewhere = state_dir / "sync" / folder
+        self._folder = log.parent if self.beside else self._elsewhere
+
+    @property
+    def cursor(self) -> Path:
+        """Where the cursor is written."""
+        return self._folder / f"{self.log.name}.cursor"
+
+    @property
+    def cursors(self) -> tuple[Path, ...]:
+        """Where a cursor may lie, the one to believe first; a log that became read-only (or no longer is) keeps its place."""
+        name = self.cursor.name
+        return (self._folder / name, (self._elsewhere if self.beside else self.log.parent) / name)
+
+    @property
+    def lock(self) -> Path:
+        """Where the lock lies."""
+        return self._folder / f"{self.log.name}.lock"
+
+    @property
+    def marker(self) -> Path:
+        """The peer's marker; always beside the log, where the peer looks."""
+        return self.log.with_name(self.log.name + ".synced")
+
+    def make_folder(self) -> None:
+        """Make the folder of the side files; the state directory is its owner's business only."""
+        if not self.beside:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def mark(self) -> None:
+        """Set the marker, where the directory lets us."""
+        with contextlib.suppress(OSError):
+            self.marker.touch()
+
+    def unmark(self) -> None:
+        """Take the marker away from a log that has grown since."""
+        with contextlib.suppress(OSError):
+            self.marker.unlink()
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace `path` so that after any crash it holds its old or its new bytes, whole."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    with contextlib.suppress(OSError):  # not all file systems let a directory be synced
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

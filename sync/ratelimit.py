@@ -1,0 +1,112 @@
+"""What a server says about its limits, read with distrust: garbage is ignored, absurd values are clamped.
+
+Three dialects are understood, all with delta-seconds:
+
+- `Retry-After: 3` or an HTTP date (RFC 9110, section 10.2.3);
+- `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset`: one number each (draft-ietf-httpapi-ratelimit-headers up to
+  06; what W&B speaks, with `Remaining` in units of its own);
+- `RateLimit: "default";r=50;t=30` with `RateLimit-Policy: "default";q=100;w=60`: structured lists (draft 07 and later).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+MAX_WAIT_S = 900.0  # the longest wait that a header can ask of us
+_EPOCH_FROM = 1e6  # a "delta" above this many seconds (11 days) is taken for an epoch time, as some servers send
+_ITEM = re.compile(
+    r'\s*(?:"([^"]*)"|([A-Za-z*][\w.*-]*))((?:\s*;\s*[a-z*][\w.*-]*(?:=(?:"[^"]*"|[^;,"]*))?)*)\s*(?:,|$)'
+)
+_PARAMETER = re.compile(r';\s*([a-z*][\w.*-]*)=("?)([^;,"]*)\2')
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one answer. `remaining` is in the server's units, `reset` and `retry_after` in seconds from now.
+
+    `clamped` names the header whose value was cut to `MAX_WAIT_S`, for the user to see.
+    """
+
+    remaining: float | None = None
+    reset: float | None = None
+    retry_after: float | None = None
+    clamped: str | None = None
+
+
+def read_limits(headers: Mapping[str, str], now: float) -> Limits:
+    """Read the limits of an answer; `headers` in any case, `now` in epoch seconds. Never raises."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    retry_after = _retry_after(lower.get("retry-after", ""), now)
+    remaining = _number(lower.get("ratelimit-remaining", ""))
+    reset = _delta(lower.get("ratelimit-reset", ""), now)
+    if remaining is None and reset is None:
+        remaining, reset = _structured(lower.get("ratelimit", ""), lower.get("ratelimit-policy", ""))
+    clamped = None
+    if reset is not None and reset > MAX_WAIT_S:
+        reset, clamped = MAX_WAIT_S, "RateLimit-Reset"
+    if retry_after is not None and retry_after > MAX_WAIT_S:
+        retry_after, clamped = MAX_WAIT_S, "Retry-After"
+    return Limits(remaining, reset, retry_after, clamped)
+
+
+def _number(text: str) -> float | None:
+    """A finite number >= 0, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _delta(text: str, now: float) -> float | None:
+    value = _number(text)
+    if value is not None and value > _EPOCH_FROM:
+        value = value - now
+        return value if value >= 0 else None
+    return value
+
+
+def _retry_after(text: str, now: float) -> float | None:
+    """Seconds; a date in the past says nothing."""
+    value = _number(text)
+    if value is not None:
+        return value
+    try:
+        wait = parsedate_to_datetime(text).timestamp() - now
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return wait if wait > 0 else None
+
+
+def _structured(limit: str, policy: str) -> tuple[float | None, float | None]:
+    """The tightest item of a `RateLimit` list that has both `r` and `t` (or the window `w` of its policy)."""
+    windows = {name: parameters.get("w") for name, parameters in _items(policy)}
+    best: tuple[float, float] | None = None
+    for name, parameters in _items(limit):
+        remaining, reset = parameters.get("r"), parameters.get("t", windows.get(name))
+        if remaining is None or reset is None:
+            continue
+        if best is None or remaining / max(reset, 1e-9) < best[0] / max(best[1], 1e-9):
+            best = (remaining, reset)
+    return best if best is not None else (None, None)
+
+
+def _items(text: str) -> list[tuple[str, dict[str, float]]]:
+    """The items of a structured list with their numeric parameters; a malformed list is ignored as a whole."""
+    items, position = [], 0
+    while position < len(text):
+        match = _ITEM.match(text, position)
+        if match is None:
+            return []
+        parameters = {}
+        for key, _, value in _PARAMETER.findall(match[3]):
+            number = _number(value)
+            if number is not None:
+                parameters[key] = number
+        items.append((match[1] or match[2], parameters))
+        position = match.end()
+    return items

@@ -1,0 +1,451 @@
+"""One run from its logs to the server: lock, read, contact, rows, files, last word, verdict.
+
+Rows go before files, and files have a lane of their own: a file that cannot be brought over never stops a row. The exit is
+the last thing sent, when every row is acknowledged, so a run that shows as finished has all its rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field
+
+from ..logformat import RunState
+from . import contact, runconfig, runfiles
+from .api import RemoteRun, RunFields
+from .body import Body
+from .context import Context
+from .cursor import Cursor, FileMark, Lines, Target, load, matches
+from .errors import AuthError, Conflict, Interrupted, OutOfTime, Refused, SyncError
+from .lines import MAX_LINE
+from .lock import Lock, LockedError
+from .places import Places
+from .plan import LogHead, RunPlan
+from .report import Progress, RunReport, Started, Verdict, shorten
+from .rowlane import LastWord, RowLane, summary_hash
+from .scan import Facts, scan
+
+
+@dataclass
+class Segment:
+    """One log of the run and what is known of it so far."""
+
+    head: LogHead
+    places: Places
+    cursor: Cursor | None = None
+    facts: Facts | None = None
+    rows_before: int = 0
+    """Rows that the server had acknowledged when this sync began."""
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def found(self) -> Facts:
+        """The facts, once the log was read."""
+        if self.facts is None:
+            raise RuntimeError("the log was not read yet")
+        return self.facts
+
+    @property
+    def position(self) -> Cursor:
+        """The cursor, once there is one."""
+        if self.cursor is None:
+            raise RuntimeError("there was no contact yet")
+        return self.cursor
+
+
+class RunReplay:
+    """Brings one run to the server. `run` never raises but for a stop."""
+
+    def __init__(self, plan: RunPlan, context: Context) -> None:
+        self.plan = plan
+        self.context = context
+        self.segments = [Segment(head, Places(head.path, context.settings.state_dir)) for head in plan.segments]
+        self._state = RunState(keep_rows=False)
+        self._target = Target(context.settings.base_url, plan.entity, plan.project, plan.run_id)
+        self._files_sent = 0
+        self._files_missing: list[str] = []
+        self._try_again = False
+
+    # -- the whole of it ---------------------------------------------------------------------------------------------
+
+    def run(self) -> list[RunReport]:
+        """Sync all segments; one report for each.
+
+        Raises:
+            Interrupted: the sync was stopped. What was acknowledged is in the cursors.
+        """
+        context = self.context
+        if context.denied:
+            return self._failed(context.denied, credentials=True)
+        if not context.settings.include_synced and all(self._is_foreign_synced(segment) for segment in self.segments):
+            reason = "marked as synced by another tool; --include-synced sends it all the same"
+            return [self._report(segment, Verdict.SKIPPED, reason) for segment in self.segments]
+        try:
+            with self._locks():
+                return self._sync()
+        except LockedError as error:
+            return [self._report(segment, Verdict.SKIPPED, str(error), try_again=True) for segment in self.segments]
+        except Interrupted:
+            raise
+        except AuthError as error:
+            if error.status == 401:
+                context.denied = f"the server does not accept the API key: {error}"
+                return self._failed(context.denied, credentials=True)
+            return self._failed(str(error))
+        except Conflict as error:
+            return self._failed(f"{error}; --id NEW sends it as another run")
+        except OutOfTime as error:
+            sent = any(segment.cursor is not None and segment.cursor.sent.history for segment in self.segments)
+            return self._failed(str(error), Verdict.PARTIAL if sent else Verdict.FAILED, try_again=True)
+        except SyncError as error:
+            return self._failed(str(error))
+        except OSError as error:
+            name = f"{error.filename}: " if error.filename else ""
+            return self._failed(f"{name}{error.strerror or error}")
+
+    def _sync(self) -> list[RunReport]:
+        for segment in self.segments:
+            self._load_cursor(segment)
+        forced = self.context.settings.include_synced or self.context.settings.dry_run
+        if not forced and all(self._is_done(segment) for segment in self.segments):
+            return self._finish("nothing new")
+        for segment in self.segments:
+            segment.facts = scan(
+                segment.head.path, self._state, start_ns=segment.head.start_ns, young=self._is_young(segment)
+            )
+        fields = runconfig.run_fields(
+            self._state,
+            run_id=self.plan.run_id,
+            entity=self.plan.entity,
+            project=self.plan.project,
+            job_type=self.context.settings.job_type,
+        )
+        if self.context.settings.dry_run:
+            return self._dry_run()
+        console_file = runfiles.ConsoleFile()
+        with contextlib.closing(console_file):
+            summary, dropped = self._summary()
+            if self._has_news(fields, summary):
+                self._contact(fields)
+                summary, dropped = self._summary()  # contact may have moved the steps
+                self._send_rows(summary, console_file)
+            self._send_files(summary, console_file)
+        self.segments[-1].missing += dropped
+        return self._finish("")
+
+    # -- before anything is sent -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _locks(self) -> Iterator[None]:
+        """Hold the locks of all segments."""
+        locks: list[Lock] = []
+        try:
+            for segment in self.segments if not self.context.settings.dry_run else []:
+                segment.places.make_folder()
+                lock = Lock(segment.places.lock, self.context.clock)
+                lock.acquire()
+                locks.append(lock)
+                self.context.heartbeat.add(lock)
+            yield
+        finally:
+            for lock in locks:
+                self.context.heartbeat.remove(lock)
+                lock.release()
+
+    def _is_foreign_synced(self, segment: Segment) -> bool:
+        """Whether the peer's marker is there and no cursor of ours says what it stands for."""
+        return segment.places.marker.exists() and not any(path.exists() for path in segment.places.cursors)
+
+    def _is_young(self, segment: Segment) -> bool:
+        """Whether the writer of a log may still be alive; only the last segment's may."""
+        if segment is not self.segments[-1]:
+            return False
+        return self.context.clock.time() - segment.head.modified < self.context.settings.stale_after
+
+    def _load_cursor(self, segment: Segment) -> None:
+        cursor, _ = load(segment.places.cursors)
+        if cursor is None or matches(cursor, segment.head.path, self._target):
+            return
+        if self.context.settings.include_synced:  # everything again, to the same lines
+            cursor.start_again()
+        segment.cursor = cursor
+        segment.rows_before = cursor.sent.history
+
+    def _is_done(self, segment: Segment) -> bool:
+        """Whether the cursor says that all is at the server and neither the log nor a file has changed since."""
+        cursor = segment.cursor
+        if cursor is None or not cursor.complete or cursor.size != segment.head.size:
+            return False
+        root = segment.head.path.parent / "files"
+        for name, mark in cursor.files.items():
+            if mark.mtime_ns == 0:  # made from the log
+                continue
+            try:
+                status = (root / name).stat()
+            except OSError:
+                return False
+            if (status.st_size, status.st_mtime_ns) != (mark.size, mark.mtime_ns):
+                return False
+        return True
+
+    def _has_news(self, fields: RunFields, summary: str) -> bool:
+        """Whether a row, the config or the summary differs from what the server acknowledged."""
+        for segment in self.segments:
+            if segment.cursor is None or segment.cursor.offset != segment.found.end:
+                return True
+        last = self.segments[-1].position
+        places = contact.stitch(self._kept_start(), [segment.found for segment in self.segments])
+        moved = any(
+            (segment.position.base, segment.position.step_shift) != place
+            for segment, place in zip(self.segments, places, strict=True)
+        )
+        return moved or last.config != _fields_hash(fields) or last.summary != summary_hash(summary)
+
+    def _summary(self) -> tuple[str, list[str]]:
+        """The summary line, and the keys that it has no room for."""
+        last: int | None = None
+        places = contact.stitch(self._kept_start(), [segment.found for segment in self.segments])
+        for segment, (_, shift) in zip(self.segments, places, strict=True):
+            if segment.found.last_step is not None:
+                last = segment.found.last_step + shift
+        dropped: list[str] = []
+        return runconfig.summary_line(runconfig.summary_tree(self._state, last), MAX_LINE, dropped), dropped
+
+    def _dry_run(self) -> list[RunReport]:
+        files, missing = self._recorded_files()
+        name = "/".join((self.plan.entity or "(your entity)", self.plan.project, self.plan.run_id))
+        reports = []
+        for segment in self.segments:
+            facts = segment.found
+            todo = facts.lines.history - segment.rows_before
+            reason = (
+                f"dry run: {todo} of {facts.lines.history} rows, {facts.lines.events} samples, "
+                f"{facts.lines.console} console lines, {len(files)} files would go to {name}"
+            )
+            segment.missing += facts.damage_lines() + missing
+            reports.append(self._report(segment, Verdict.SKIPPED, reason))
+        return reports
+
+    # -- contact -----------------------------------------------------------------------------------------------------
+
+    def _kept_start(self) -> contact.Start:
+        """Where the first segment begins, as its cursor has it."""
+        cursor = self.segments[0].cursor
+        return contact.Start(cursor.base, cursor.step_shift) if cursor is not None else contact.Start(Lines())
+
+    def _known_remote(self) -> RemoteRun:
+        cursor = self.segments[-1].position
+        return RemoteRun(cursor.storage_id, cursor.entity, cursor.project, cursor.run_id)
+
+    def _contact(self, fields: RunFields) -> None:
+        """Make or find the run at the server, and fix where the lines of each segment go."""
+        facts = [segment.found for segment in self.segments]
+        for segment in self.segments:
+            segment.places.unmark()  # whatever a marker said, it does not hold any more
+        known = next((segment.cursor for segment in self.segments if segment.cursor is not None), None)
+        start = self._kept_start()
+        if known is None:
+            status = contact.ask(self.context.api, self.plan)
+            start = contact.first_contact(status, self.plan, facts, self._state)
+        elif (
+            self.segments[0].cursor is None
+            and known.base != Lines()
+            and known.base not in [base for base, _ in contact.stitch(start, facts)]
+        ):
+            raise Refused(
+                f"the server holds {known.base.history} rows of run {self.plan.run_id} from other logs than these; "
+                "sync all logs of the run in one command"
+            )
+        remote = self.context.api.upsert(fields)
+        if known is not None and (remote.inserted or remote.storage_id != known.storage_id):
+            # The server has lost the run, or made a new one of this name: all of it goes again.
+            start = contact.Start(Lines())
+            for segment in self.segments:
+                segment.cursor = None
+                segment.rows_before = 0
+        first = start.base.history
+        for segment, (base, shift) in zip(self.segments, contact.stitch(start, facts), strict=True):
+            cursor = segment.cursor
+            if cursor is None or (cursor.base, cursor.step_shift) != (base, shift):
+                cursor = self._new_cursor(remote, base, shift)
+                there = max(0, first + start.known_rows - base.history)
+                cursor.sent.history = min(there, segment.found.lines.history)
+                segment.cursor = cursor
+            segment.rows_before = cursor.sent.history
+            cursor.complete = False
+            cursor.save(segment.places.cursor)
+        last = self.segments[-1].position
+        last.config = _fields_hash(fields)
+        last.save(self.segments[-1].places.cursor)
+
+    def _new_cursor(self, remote: RemoteRun, base: Lines, shift: int) -> Cursor:
+        return Cursor(
+            self._target, remote.entity, remote.project, remote.run_id, remote.storage_id, base=base, step_shift=shift
+        )
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _send_rows(self, summary: str, console_file: runfiles.ConsoleFile) -> None:
+        remote = self._known_remote()
+        facts = [segment.found for segment in self.segments]
+        has_console = any(fact.lines.console for fact in facts)
+        structured = has_console and "STRUCTURED_CONSOLE_LOGS" in self.context.features(remote.project)
+        for segment in self.segments:
+            log, found = os.fspath(segment.head.path), segment.found
+            cursor = segment.position
+            is_last = segment is self.segments[-1]
+            if not is_last and not found.lines.console and cursor.offset == found.end:
+                continue
+            self.context.reporter(
+                Started(
+                    log, self.plan.run_id, str(remote), found.lines.history, found.lines.history - cursor.sent.history
+                )
+            )
+            last = LastWord()
+            if is_last:
+                changed = cursor.summary != summary_hash(summary)
+                last = LastWord(summary if changed else None, found.preempting and cursor.offset != found.end)
+
+            def advance(log: str = log, found: Facts = found, cursor: Cursor = cursor) -> None:
+                self.context.reporter(Progress(log, cursor.sent.history, found.lines.history))
+
+            RowLane(
+                self.context.api,
+                remote,
+                found,
+                cursor,
+                segment.places.cursor,
+                self.context.body_bytes,
+                structured,
+                console_file,
+                advance,
+            ).send(last)
+
+    # -- files and the last word -------------------------------------------------------------------------------------
+
+    def _send_files(self, summary: str, console_file: runfiles.ConsoleFile) -> None:
+        remote = self._known_remote()
+        last = self.segments[-1]
+        cursor = last.position
+        files, missing = self._recorded_files()
+        files += self._made_files(summary, console_file)
+        known: dict[str, FileMark] = {}
+        for segment in self.segments:
+            known.update(segment.position.files)
+
+        def save(done: dict[str, FileMark]) -> None:
+            cursor.files = {**known, **done}
+            cursor.save(last.places.cursor)
+
+        result = runfiles.upload(self.context.api, remote, files, known=known, pool=self.context.uploads, save=save)
+        self._files_sent = len(result.sent)
+        self._files_missing = missing + result.missing
+        self._try_again = result.try_again
+        exit_code = last.found.exit_code
+        if result.sent or (exit_code is not None and exit_code != cursor.exit_code):
+            # Without an exit record nothing is said of the end: a server shows a run that has fallen silent as crashed.
+            body = Body(0, 0, 0, uploaded=sorted(result.sent), exit_code=exit_code)
+            self.context.api.stream(remote, body.encode())
+            cursor.exit_code = exit_code
+        names = {file.name for file in files} | _MADE  # the console's text is only made when the log is read again
+        cursor.files = {name: mark for name, mark in {**known, **result.done}.items() if name in names}
+        cursor.save(last.places.cursor)
+
+    def _recorded_files(self) -> tuple[list[runfiles.RunFile], list[str]]:
+        """The files that the logs name; of one name in several segments, the last one's."""
+        files: dict[str, runfiles.RunFile] = {}
+        missing: list[str] = []
+        for segment in self.segments:
+            found, lost = runfiles.recorded_files(segment.head.path.parent, segment.found.files)
+            files.update({file.name: file for file in found if file.name not in _MADE})
+            missing += lost
+        return list(files.values()), missing
+
+    def _made_files(self, summary: str, console_file: runfiles.ConsoleFile) -> list[runfiles.RunFile]:
+        """The files that every run has at the server, made from the log."""
+        made = [
+            runfiles.made_here(runfiles.SUMMARY_FILE, summary.encode()),
+            runfiles.config_file(runconfig.config_tree(self._state)),
+        ]
+        environment = runconfig.environment_tree(self._state)
+        if environment:
+            made.append(runfiles.metadata_file(environment))
+        console = console_file.as_file()
+        return [*made, console] if console is not None else made
+
+    # -- verdicts ----------------------------------------------------------------------------------------------------
+
+    def _finish(self, note: str) -> list[RunReport]:
+        """Judge each segment, note it in its cursor, and set the peer's marker where everything arrived."""
+        reports = []
+        for segment in self.segments:
+            cursor, head = segment.position, segment.head
+            is_last = segment is self.segments[-1]
+            if segment.facts is not None:
+                segment.missing += segment.facts.damage_lines()
+                segment.missing += cursor.dropped
+                if head.salvaged:
+                    segment.missing.append("the run record: project and entity are the defaults")
+                if is_last:
+                    segment.missing += self._files_missing
+                complete, size = not segment.missing, segment.facts.size
+                if (cursor.complete, cursor.size) != (complete, size):
+                    cursor.complete, cursor.size = complete, size
+                    cursor.save(segment.places.cursor)
+            ended = not is_last or self._exit_code(segment) is not None
+            reason = note
+            if segment.missing:
+                verdict, reason = Verdict.PARTIAL, f"missing: {shorten(segment.missing)}"
+            elif not ended and self._is_young(segment):
+                verdict, reason = Verdict.LIVE, note or "no exit record yet: the run goes on"
+            else:
+                verdict = Verdict.SYNCED
+                if not ended:
+                    reason = "all sent; the log has no exit record and has not grown: the run crashed"
+            if verdict is Verdict.SYNCED:
+                segment.places.mark()
+            else:
+                segment.places.unmark()
+            reports.append(
+                self._report(segment, verdict, reason, try_again=self._try_again and not self._lost_for_good(segment))
+            )
+        return reports
+
+    def _exit_code(self, segment: Segment) -> int | None:
+        return segment.facts.exit_code if segment.facts is not None else segment.position.exit_code
+
+    def _lost_for_good(self, segment: Segment) -> bool:
+        """Whether something is missing that no later sync can bring."""
+        return bool(segment.found.damage or segment.position.dropped)
+
+    def _failed(self, reason: str, verdict: Verdict = Verdict.FAILED, **flags: bool) -> list[RunReport]:
+        return [self._report(segment, verdict, reason, **flags) for segment in self.segments]
+
+    def _report(
+        self, segment: Segment, verdict: Verdict, reason: str, *, try_again: bool = False, credentials: bool = False
+    ) -> RunReport:
+        cursor = segment.cursor
+        sent = cursor.sent.history if cursor is not None else 0
+        rows = segment.facts.lines.history if segment.facts is not None else sent
+        return RunReport(
+            log=os.fspath(segment.head.path),
+            run=self.plan.run_id,
+            verdict=verdict,
+            reason=" ".join(reason.split()),
+            target=f"{cursor.entity}/{cursor.project}/{cursor.run_id}" if cursor is not None else None,
+            rows=rows,
+            rows_sent=max(0, sent - segment.rows_before),
+            files_sent=self._files_sent if segment is self.segments[-1] else 0,
+            missing=tuple(segment.missing),
+            try_again=try_again,
+            credentials=credentials,
+        )
+
+
+_MADE = frozenset({runfiles.SUMMARY_FILE, runfiles.CONFIG_FILE, runfiles.METADATA_FILE, runfiles.CONSOLE_FILE})
+
+
+def _fields_hash(fields: RunFields) -> str:
+    return hashlib.sha256(repr(astuple(fields)).encode("utf-8", "backslashreplace")).hexdigest()

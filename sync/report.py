@@ -1,0 +1,167 @@
+"""What a sync tells while it works, and what it has to say in the end.
+
+Every event is a small dataclass; `as_json` gives the object that `runferry sync --json` prints, one per line with a `type`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+
+class Verdict(str, Enum):
+    """What became of one log. Only `SYNCED` says that the server acknowledged everything."""
+
+    SYNCED = "synced"
+    LIVE = "live"
+    """Everything that is there was sent; the run still goes on."""
+    PARTIAL = "partial"
+    """Sent what could be; the reason names what is missing."""
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of what a reporter is told."""
+
+    type: ClassVar[str] = "event"
+
+    def as_json(self) -> dict[str, Any]:
+        """The event as a JSON object with its `type`."""
+        return {"type": self.type, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Planned(Event):
+    """The logs found, before anything is sent."""
+
+    type: ClassVar[str] = "plan"
+    runs: int
+    logs: int
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """A log's turn has come. `rows` are the history rows that it holds, `new_rows` those that are not on the server yet."""
+
+    type: ClassVar[str] = "run_started"
+    log: str
+    run: str
+    target: str
+    rows: int
+    new_rows: int
+
+
+@dataclass(frozen=True)
+class Progress(Event):
+    """Rows of this log that the server has acknowledged by now, over all syncs."""
+
+    type: ClassVar[str] = "progress"
+    log: str
+    rows: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Retrying(Event):
+    """A request failed and goes again after `wait` seconds, at epoch time `at`."""
+
+    type: ClassVar[str] = "retry"
+    what: str
+    reason: str
+    wait: float
+    at: float
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Paused(Event):
+    """The project's lane is closed for `wait` seconds."""
+
+    type: ClassVar[str] = "paused"
+    what: str
+    reason: str
+    wait: float
+
+
+@dataclass(frozen=True)
+class RunReport(Event):
+    """The last word on one log."""
+
+    type: ClassVar[str] = "run_done"
+    log: str
+    run: str | None
+    verdict: Verdict
+    reason: str
+    """One line. Empty where the verdict says it all."""
+    target: str | None = None
+    """`entity/project/run` at the server, once known."""
+    rows: int = 0
+    """History rows in the log."""
+    rows_sent: int = 0
+    """History rows sent by this sync."""
+    files_sent: int = 0
+    missing: tuple[str, ...] = ()
+    """What is not at the server: gaps, dropped keys, files; one line each."""
+    try_again: bool = False
+    """Nothing but time stands in the way: no answer from the server, or another sync holds the log."""
+    credentials: bool = False
+    """The server did not know the key."""
+
+
+@dataclass(frozen=True)
+class Finished(Event):
+    """The end of the command."""
+
+    type: ClassVar[str] = "done"
+    exit_code: int
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+Reporter = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `sync` returns."""
+
+    runs: tuple[RunReport, ...]
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 all done; 1 some partial or failed; 2 the key was refused; 75 only time is missing; 130 interrupted."""
+        if self.interrupted:
+            return 130
+        undone = [run for run in self.runs if run.try_again or run.verdict in (Verdict.FAILED, Verdict.PARTIAL)]
+        if any(run.credentials for run in undone):
+            return 2
+        if undone:
+            return 75 if all(run.try_again for run in undone) else 1
+        return 0
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Log path -> verdict."""
+        return {run.log: run.verdict for run in self.runs}
+
+    def counts(self) -> dict[str, int]:
+        """Verdict -> number of logs."""
+        counts: dict[str, int] = {}
+        for run in self.runs:
+            counts[run.verdict.value] = counts.get(run.verdict.value, 0) + 1
+        return counts
+
+
+def shorten(items: Iterable[str], limit: int = 3) -> str:
+    """The first few of `items`, comma-separated, and how many more there are."""
+    listed = list(items)
+    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + more
+
+
+def silent(event: Event) -> None:  # a reporter for callers who want none
+    """The reporter that tells nobody."""

@@ -1,0 +1,162 @@
+"""The second reading of a log: its rows, samples and console lines on their way to the server.
+
+Lines are numbered as the log has them, counted from the segment's base; those that the cursor knows as acknowledged are
+passed over. The cursor is saved after each acknowledgement, so a kill at any moment costs one body at most, and that one is
+written to the same lines again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from ..logformat import Record, WireError
+from .api import Api, RemoteRun
+from .body import Body
+from .cursor import Cursor, Lines, prefix_hash
+from .errors import Permanent, TooLarge
+from .lines import Console, Rows, console_text, event_line
+from .runfiles import ConsoleFile
+from .scan import Facts, good_records
+
+_SMALLEST_BODY = 64 * 1024
+
+
+@dataclass
+class LastWord:
+    """What goes with the last lines of a run: its summary line, and whether it was about to be preempted."""
+
+    summary: str | None = None
+    preempting: bool = False
+
+
+@dataclass
+class RowLane:
+    """Sends the lines of one segment. `advance` is told of each acknowledgement, after the cursor was saved."""
+
+    api: Api
+    run: RemoteRun
+    facts: Facts
+    cursor: Cursor
+    cursor_path: Path
+    body_bytes: int
+    structured: bool
+    console_file: ConsoleFile
+    advance: Callable[[], None]
+    dropped: list[str] = field(default_factory=list)
+    """Values left out since the last acknowledgement."""
+
+    def send(self, last: LastWord) -> None:
+        """Send everything that the cursor does not know of, and `last` with the last of it.
+
+        Raises:
+            SyncError: a body did not get through.
+            OSError: the log cannot be read, or the cursor cannot be written.
+        """
+        facts, sent = self.facts, self.cursor.sent
+        rows, console = Rows(self.cursor.step_shift), Console(facts.start_ns)
+        self.dropped = rows.dropped
+        seen = Lines()
+        body = self._new_body()
+        with facts.log.open("rb", buffering=0) as file:
+            offset = self.cursor.offset
+            for record in good_records(file):
+                if record.offset >= facts.end:
+                    break
+                texts = self._texts(record, rows, console, seen, sent)
+                size = sum(map(_size, texts))
+                if texts and body.size and body.size + size > self.body_bytes:
+                    self._post(body, file, offset)
+                    body = self._new_body()
+                if texts:
+                    stream = {"history": body.history, "stats": body.events}.get(record.kind, body.console)
+                    stream += texts
+                    body.size += size
+                offset = record.end
+            if (seen.history, seen.events) != (facts.lines.history, facts.lines.events):
+                raise OSError(errno.EIO, "the log changed while it was read")
+            rest = console.rest()
+            for line in rest:
+                self.console_file.add(line.text)
+            body.console += [console_text(line, structured=self.structured) for line in rest]
+            body.summary, body.preempting = last.summary, last.preempting
+            if body.lines or body.summary is not None:
+                self._post(body, file, facts.end, unfinished=len(rest))
+            elif self.cursor.offset != facts.end:
+                self._save(file, facts.end)
+
+    def _texts(self, record: Record, rows: Rows, console: Console, seen: Lines, sent: Lines) -> list[str]:
+        """The lines of a record that are to be sent; counts all of them in `seen`. A damaged record has none."""
+        try:
+            if record.kind == "history":
+                if seen.history < sent.history:
+                    rows.skip(record)
+                    texts = []
+                else:
+                    texts = [rows.line(record)]
+                seen.history += 1
+                return texts
+            if record.kind == "stats":
+                line = event_line(record, self.facts.start_ns)
+                seen.events += 1
+                return [line] if seen.events > sent.events else []
+            if record.kind in Console.KINDS:
+                lines = console.feed(record)
+                for line_ in lines:
+                    self.console_file.add(line_.text)
+                fresh = lines[max(0, min(len(lines), sent.console - seen.console)) :]
+                seen.console += len(lines)
+                return [console_text(line_, structured=self.structured) for line_ in fresh]
+        except WireError:
+            return []
+        return []
+
+    def _new_body(self) -> Body:
+        base, sent = self.cursor.base, self.cursor.sent
+        return Body(base.history + sent.history, base.events + sent.events, base.console + sent.console)
+
+    def _post(self, body: Body, log: BinaryIO, offset: int, *, unfinished: int = 0) -> None:
+        """Post a body that holds everything before `offset`, and note it in the cursor.
+
+        `unfinished` console lines at its end may still change, so they are not counted as sent.
+        """
+        self._post_in_parts(body)
+        self.cursor.sent = self.cursor.sent + Lines(len(body.history), len(body.events), len(body.console) - unfinished)
+        self.cursor.dropped += self.dropped
+        self.dropped.clear()
+        if body.summary is not None:
+            self.cursor.summary = summary_hash(body.summary)
+        self._save(log, offset)
+        self.advance()
+
+    def _post_in_parts(self, body: Body) -> None:
+        """Post a body whole, or in halves of halves if the server takes no body of its size."""
+        try:
+            self.api.stream(self.run, body.encode())
+        except TooLarge as error:
+            halves = body.split()
+            if halves is None:
+                raise Permanent(f"the server takes no line of {body.size} bytes: {error}", status=413) from error
+            self.body_bytes = max(_SMALLEST_BODY, min(self.body_bytes, body.size // 2))
+            for half in halves:
+                half.size = body.size // 2
+                self._post_in_parts(half)
+
+    def _save(self, log: BinaryIO, offset: int) -> None:
+        self.cursor.offset = offset
+        self.cursor.prefix = prefix_hash(log, offset)
+        self.cursor.save(self.cursor_path)
+
+
+def summary_hash(line: str) -> str:
+    """What the cursor keeps of a summary line."""
+    return hashlib.sha256(line.encode()).hexdigest()
+
+
+def _size(text: str) -> int:
+    """Bytes of a line as UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())

@@ -1,0 +1,167 @@
+"""What a run says of itself, as the server takes it: the config tree with its `_wandb` entries, and the fields of the run."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from ..logformat import RunState
+from ..logformat.runstate import nanoseconds
+from ..logformat.wire import WireError, set_flags
+from .api import RunFields
+from .jsontext import compact
+
+_FLAG_SETS = {
+    "1": "imports_init",
+    "2": "imports_finish",
+    "3": "feature",
+    "8": "env",
+    "10": "deprecated",
+    "11": "issues",
+}
+_TEXTS = {"4": "python_version", "5": "cli_version", "6": "huggingface_version", "12": "core_version", "13": "platform"}
+_OFFLINE = 4  # the telemetry feature that every log of ours has: it was written offline
+_SUMMARIES = {"min": 1, "max": 2, "mean": 3, "best": 4, "last": 5, "none": 6, "copy": 7, "first": 8}
+_OPTIONS = {"step_sync": 1, "hidden": 2, "defined": 3}
+
+
+def config_tree(state: RunState) -> dict[str, Any]:
+    """The config, each key wrapped as `{"value": ..}`, and what the log says of its client under `_wandb`."""
+    tree = {key: {"value": value} for key, value in state.config.items() if key != "_wandb"}
+    own = state.config.get("_wandb")
+    internal: dict[str, Any] = dict(own) if isinstance(own, dict) else {}
+    telemetry = state.telemetry
+    for key in ("cli_version", "python_version"):
+        text = getattr(telemetry, key, "")
+        if text:
+            internal[key] = text
+    internal["t"] = telemetry_tree(telemetry)
+    internal["m"] = metric_list(state.metrics)
+    environment = environment_tree(state)
+    if environment:
+        internal["e"] = {environment.get("writerId") or state.info.run_id: environment}
+    tree["_wandb"] = {"value": internal}
+    return tree
+
+
+def telemetry_tree(telemetry: Any) -> dict[str, Any]:
+    """Telemetry by field number. Never empty: a run without it counts as one that no client has started."""
+    tree: dict[str, Any] = {}
+    if telemetry is not None:
+        for number, name in _FLAG_SETS.items():
+            try:
+                flags = set_flags(getattr(telemetry, name))
+            except WireError:
+                continue
+            if flags:
+                tree[number] = flags
+        for number, name in _TEXTS.items():
+            if getattr(telemetry, name):
+                tree[number] = getattr(telemetry, name)
+        label = [telemetry.label.code_string, telemetry.label.repo_string, telemetry.label.code_version]
+        if any(label):
+            tree["9"] = {str(number): text for number, text in enumerate(label, 1) if text}
+    return tree or {"3": [_OFFLINE]}
+
+
+def metric_list(metrics: list[Any]) -> list[dict[str, Any]]:
+    """Metric definitions by field number; a step metric is an entry of its own, and others refer to it by its place."""
+    entries: list[dict[str, Any]] = []
+    places: dict[str, int] = {}
+    named = {metric.name for metric in metrics if metric.name}
+    for metric in metrics:
+        step = metric.step_metric
+        if step and step not in named and step not in places:
+            entries.append({"1": step, "6": [_OPTIONS["defined"]], "7": []})
+            places[step] = len(entries)
+        entries.append({"1": metric.name} if metric.name else {"2": metric.glob_name})
+        if metric.name:
+            places[metric.name] = len(entries)
+    positions = iter(entries)
+    for metric in metrics:
+        entry = next(item for item in positions if item.get("1") == metric.name or item.get("2") == metric.glob_name)
+        if metric.step_metric:
+            entry["5"] = places[metric.step_metric]
+        entry["6"] = [number for name, number in _OPTIONS.items() if getattr(metric.options, name)]
+        entry["7"] = [number for name, number in _SUMMARIES.items() if getattr(metric.summary, name)]
+        if metric.goal:
+            entry["8"] = metric.goal
+    return entries
+
+
+def environment_tree(state: RunState) -> dict[str, Any]:
+    """The environment record as the server shows it: camel case, 64-bit numbers as text."""
+    if state.environment is None:
+        return {}
+    tree: dict[str, Any] = MessageToDict(state.environment)
+    if state.environment.HasField("started_at"):
+        tree["startedAt"] = _rfc3339(nanoseconds(state.environment.started_at))
+    return tree
+
+
+def _rfc3339(time_ns: int) -> str:
+    """A time in UTC with as many digits of the second, in groups of three, as it has."""
+    seconds, nanos = divmod(time_ns, 1_000_000_000)
+    try:
+        text = datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "1970-01-01T00:00:00Z"
+    digits = f"{nanos:09d}"
+    while digits.endswith("000"):
+        digits = digits[:-3]
+    return f"{text}.{digits}Z" if digits else f"{text}Z"
+
+
+def run_fields(
+    state: RunState, *, run_id: str, entity: str | None, project: str | None, job_type: str | None = None
+) -> RunFields:
+    """The fields of the run; the target may differ from what the log says. Empty ones are None: leave as it is."""
+    info = state.info
+    program = getattr(state.environment, "program", "") if state.environment is not None else ""
+    return RunFields(
+        run_id=run_id,
+        project=project,
+        entity=entity,
+        config=compact(config_tree(state)),
+        display_name=info.display_name or None,
+        notes=info.notes or None,
+        group=info.group or None,
+        job_type=job_type or info.job_type or None,
+        tags=tuple(info.tags) or None,
+        host=info.host or None,
+        program=program or None,
+        commit=info.git_commit or None,
+        repo=info.git_remote or None,
+        sweep=info.sweep_id or None,
+    )
+
+
+def summary_tree(state: RunState, last_step: int | None) -> dict[str, Any]:
+    """The summary as the server shows it: the fold, the last row's step, and the runtime in whole seconds."""
+    tree = state.summary
+    if last_step is not None:
+        tree["_step"] = last_step
+    internal = tree.get("_wandb")
+    runtime = internal.get("runtime") if isinstance(internal, dict) else None
+    if not isinstance(runtime, int):
+        tree["_wandb"] = {**(internal if isinstance(internal, dict) else {}), "runtime": int(state.runtime)}
+    return tree
+
+
+def summary_line(tree: dict[str, Any], limit: int, dropped: list[str]) -> str:
+    """The summary as one line of at most `limit` bytes; keys that are too large are left out and named in `dropped`."""
+    texts = {key: compact(value) for key, value in tree.items()}
+    line = _object(texts)
+    if len(line.encode()) > limit:
+        for key in sorted(texts, key=lambda key: len(texts[key]), reverse=True):
+            dropped.append(f"summary: {key} ({len(texts.pop(key)) / 1e6:.1f} MB)")
+            line = _object(texts)
+            if len(line.encode()) <= limit:
+                break
+    return line
+
+
+def _object(texts: dict[str, str]) -> str:
+    return "{" + ",".join(f"{compact(key)}:{text}" for key, text in texts.items()) + "}"

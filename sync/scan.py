@@ -1,0 +1,150 @@
+"""The first reading of a log: what it holds, before anything of it is sent.
+
+Rows are counted and folded, never kept, so a log of any size takes the same memory. The second reading (`replay`) ends
+where this one ended, whatever has been appended meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError, decode_history
+from .cursor import Lines
+from .lines import Console
+
+_PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
+_STEP = ("_step",)
+
+
+@dataclass
+class Facts:
+    """What one log holds."""
+
+    log: Path
+    start_ns: int = 0
+    end: int = 0
+    """Offset behind the last whole record."""
+    size: int = 0
+    lines: Lines = field(default_factory=Lines)
+    """Lines of each stream; the console's with what stands behind its last newline."""
+    first_step: int | None = None
+    last_step: int | None = None
+    exit_code: int | None = None
+    preempting: bool = False
+    files: dict[str, str] = field(default_factory=dict)
+    """Recorded paths below `files/`, not to be trusted."""
+    damage: list[Gap] = field(default_factory=list)
+    """Gaps where records were lost."""
+    unfinished: bool = False
+    """The log ends in a record that is being written."""
+
+    def damage_lines(self) -> list[str]:
+        """Each gap in a few words."""
+        lines = []
+        for gap in self.damage:
+            lost = "" if gap.records_lost is None else f", {gap.records_lost} records"
+            lines.append(f"bytes {gap.offset}-{gap.end} ({gap.reason.value}{lost})")
+        return lines
+
+
+def scan(log: Path, state: RunState, *, start_ns: int, young: bool) -> Facts:
+    """Read a log into `state` (which may hold earlier segments of the run) and tell what it holds.
+
+    `young` says that its writer may still be alive.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    facts = Facts(log, start_ns)
+    rows_before, samples_before, gaps_before = state.row_count, state.sample_count, len(state.gaps)
+    files_before = state.files
+    state.files, state.exit_code, state.last_step, state.preempting = {}, None, None, False
+    console = Console(start_ns)
+    with log.open("rb", buffering=0) as file:
+        reader = LogReader(file)
+        for item in reader.finish():
+            state.add(item)
+            if isinstance(item, Gap):
+                continue
+            facts.end = item.end
+            if item.kind in Console.KINDS:
+                facts.lines.console += _count_console(console, item)
+            elif item.kind == "history" and facts.first_step is None:
+                facts.first_step = _step_of(item)
+        facts.size = reader.position
+        facts.lines.console += len(console.rest())
+        grown = os.fstat(file.fileno()).st_size > facts.size
+    facts.lines.history = state.row_count - rows_before
+    facts.lines.events = state.sample_count - samples_before
+    facts.last_step, facts.exit_code, facts.preempting = state.last_step, state.exit_code, state.preempting
+    facts.files = state.files
+    state.files = {**files_before, **facts.files}
+    _judge_gaps(facts, state.gaps[gaps_before:], young=young, grown=grown)
+    return facts
+
+
+def _judge_gaps(facts: Facts, gaps: list[Gap], *, young: bool, grown: bool) -> None:
+    """Tell damage from the end of a log that is still being written.
+
+    A live log may end inside a record: the peer's writer flushes whole blocks, and a write in flight shows up page by
+    page. So a torn end of a young log without exit record is unfinished if it lies on the edge of a page, or if the log
+    has grown since; anywhere else the end of the log was cut off. Zeros behind an exit record are preallocated room.
+    """
+    for gap in gaps:
+        at_end = gap.end >= facts.size
+        if at_end and gap.reason is GapReason.ZEROED and facts.exit_code is not None:
+            continue
+        torn = at_end and gap.reason in (GapReason.TORN_TAIL, GapReason.ZEROED) and facts.exit_code is None
+        if torn and young and (grown or facts.size % _PAGE == 0):
+            facts.unfinished = True
+        else:
+            facts.damage.append(gap)
+
+
+def row_at(log: Path, index: int) -> Record | None:
+    """History record number `index` (from 0) of a log; None where it has fewer.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    with log.open("rb", buffering=0) as file:
+        seen = 0
+        for record in good_records(file):
+            if record.kind == "history" and _is_row(record):
+                if seen == index:
+                    return record
+                seen += 1
+    return None
+
+
+def good_records(file: BinaryIO) -> Iterator[Record]:
+    """The records of an open log, gaps left out."""
+    return (item for item in LogReader(file).finish() if isinstance(item, Record))
+
+
+def _is_row(record: Record) -> bool:
+    try:
+        decode_history(record.body)
+    except WireError:
+        return False
+    return True
+
+
+def _step_of(record: Record) -> int | None:
+    try:
+        paths, values = decode_history(record.body)
+    except WireError:
+        return None
+    text = values[paths.index(_STEP)] if _STEP in paths else b""
+    return int(text) if text.lstrip(b"-").isdigit() else None
+
+
+def _count_console(console: Console, record: Record) -> int:
+    try:
+        return len(console.feed(record))
+    except WireError:
+        return 0

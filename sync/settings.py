@@ -1,0 +1,76 @@
+"""What a sync can be told, and where each value comes from: argument, `RUNFERRY_*`, `WANDB_*`, settings file, default."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .body import FULL_BODY
+from .credentials import origin_of
+from .errors import SyncError
+from .places import default_state_dir
+
+DEFAULT_BASE_URL = "https://api.wandb.ai"
+MAX_JOBS = 8
+
+
+class UsageError(SyncError):
+    """A setting that cannot be followed; nothing was sent."""
+
+
+@dataclass(frozen=True)
+class SyncSettings:
+    """Settings of one sync. Times in seconds, sizes in bytes."""
+
+    base_url: str = DEFAULT_BASE_URL
+    project: str | None = None
+    """Overrides the log's project, as `entity`, `run_id` and `job_type` override theirs."""
+    entity: str | None = None
+    run_id: str | None = None
+    job_type: str | None = None
+    jobs: int | None = None
+    """Runs at a time, at most 8; None for as many as there are."""
+    retry_for: float = 600.0
+    """How long a request is retried after its first failure; 0 for a single attempt."""
+    stale_after: float = 600.0
+    """A log without an exit record that has not grown for so long belongs to a run that is gone."""
+    include_synced: bool = False
+    """Also send logs that another tool has marked as synced, and send again what we have sent, to the same lines."""
+    dry_run: bool = False
+    state_dir: Path = field(default_factory=default_state_dir)
+    """Where cursors and locks go if the log's own directory cannot be written."""
+    body_bytes: int = FULL_BODY
+    """Bytes of lines at which a request is sent."""
+
+    def __post_init__(self) -> None:
+        try:
+            origin_of(self.base_url)
+        except ValueError as error:
+            raise UsageError(f"base URL: {error}") from None
+        if "@" in self.base_url.partition("://")[2].partition("/")[0]:
+            raise UsageError("base URL: no user or password in it; the key comes from the environment or netrc")
+        if self.jobs is not None and self.jobs < 1:
+            raise UsageError("jobs: at least 1")
+        if self.retry_for < 0 or self.stale_after < 0:
+            raise UsageError("a time is negative")
+
+
+def find_base_url(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> str:
+    """`RUNFERRY_BASE_URL`, `WANDB_BASE_URL`, `base_url` in the user's own settings file, else the default.
+
+    A settings file beside the logs is not read: whoever wrote the logs must not choose where the key is sent.
+    """
+    for variable in ("RUNFERRY_BASE_URL", "WANDB_BASE_URL"):
+        if environ.get(variable):
+            return environ[variable].rstrip("/")
+    config_dir = environ.get("WANDB_CONFIG_DIR")
+    path = (Path(config_dir) if config_dir else (home or Path.home()) / ".config" / "wandb") / "settings"
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(path, encoding="utf-8")
+    except (configparser.Error, OSError, UnicodeDecodeError):
+        return DEFAULT_BASE_URL
+    return parser.get("default", "base_url", fallback=DEFAULT_BASE_URL).rstrip("/")
