@@ -33,8 +33,8 @@ def entry_of(scope: Scope) -> Entry:
 class RequestLog:
     """Outermost ASGI layer.
 
-    The line is written before the last byte of the answer leaves, so a client that has its
-    answer finds the line; a request that got no answer is logged when the server lets it go.
+    The line is written before an answer leaves (a streamed one: before its last part), so a client that has its answer
+    finds the line; a request that got no answer is logged when the server lets it go.
     """
 
     def __init__(self, app: ASGIApp, path: Path | None, clock: Callable[[], float] = time.time) -> None:
@@ -57,6 +57,7 @@ class RequestLog:
         started = self._clock()
         entry = entry_of(scope)
         seen: dict[str, Any] = {"status": None, "request_bytes": 0, "response_bytes": 0}
+        held: list[Message] = []
         written = False
 
         async def counted_receive() -> Message:
@@ -68,11 +69,14 @@ class RequestLog:
             nonlocal written
             if message["type"] == "http.response.start":
                 seen["status"] = message["status"]
-            elif message["type"] == "http.response.body":
-                seen["response_bytes"] += len(message.get("body", b""))
-                if not message.get("more_body", False):
-                    written = True
-                    self._write(scope, entry, seen, started)
+                held.append(message)  # a client may act on the head alone, so it leaves with the first part of the body
+                return
+            seen["response_bytes"] += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                written = True
+                self._write(scope, entry, seen, started)
+            while held:
+                await send(held.pop())
             await send(message)
 
         try:

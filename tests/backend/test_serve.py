@@ -1,0 +1,274 @@
+"""The command `runferry serve` as a process: start, kill, restart, end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import click.testing
+import pytest
+from runferry.cli.serve import command
+from support.server import Server, serve
+
+ROWS_PER_REQUEST = 500
+
+
+def put(url, content):
+    with urllib.request.urlopen(urllib.request.Request(url, content, method="PUT"), timeout=60) as answer:
+        return answer.status
+
+
+def upload_url(server, run, name):
+    query = """mutation C($r: String!, $f: [String!]!) { createRunFiles(input: {entityName: "local", projectName: "proj",
+        runName: $r, files: $f}) { files { uploadUrl } } }"""
+    return server.graphql(query, {"r": run, "f": [name]})["data"]["createRunFiles"]["files"][0]["uploadUrl"]
+
+
+def history(offset, count):
+    rows = [json.dumps({"_step": step, "x": step / 7}) for step in range(offset, offset + count)]
+    return {"files": {"wandb-history.jsonl": {"offset": offset, "content": rows}}}
+
+
+def test_what_was_acknowledged_survives_sigkill(tmp_path):
+    """Killed right behind the last acknowledgement, again and again, the server has every run, row, summary and file."""
+    content = os.urandom(100_000)
+    with serve(tmp_path) as server:
+        server.make_run("r1", config='{"a":{"value":1}}')
+        for attempt in range(4):
+            server.stream("r1", history(attempt * ROWS_PER_REQUEST, ROWS_PER_REQUEST))
+            put(upload_url(server, "r1", f"f{attempt}"), content + bytes([attempt]))
+            server.kill()
+            server.start()
+        server.stream(
+            "r1",
+            {"files": {"wandb-summary.json": {"offset": 0, "content": ['{"x":NaN}']}}, "complete": True, "exitcode": 0},
+        )
+        server.kill()
+        server.start()
+
+        run = server.run("local", "proj", "r1")
+        steps = [row["_step"] for row in server.history("local", "proj", "r1")]
+        files = {file["name"]: file["md5"] for file in run["files"]}
+
+    assert steps == list(range(4 * ROWS_PER_REQUEST))
+    assert (run["state"], run["config"], list(run["summary"])) == ("finished", {"a": {"value": 1}}, ["x"])
+    assert files == {f"f{n}": hashlib.md5(content + bytes([n])).hexdigest() for n in range(4)}
+
+
+def test_killed_in_the_middle_of_writing(tmp_path):
+    """A kill at any moment loses no acknowledged row and leaves no half request."""
+    acknowledged = 0
+    with serve(tmp_path) as server:
+        server.make_run("r1")
+        threading.Timer(0.25, server.process.kill).start()
+        try:
+            while acknowledged < 400:
+                server.stream("r1", history(acknowledged * ROWS_PER_REQUEST, ROWS_PER_REQUEST))
+                acknowledged += 1
+        except (OSError, urllib.error.URLError):
+            pass
+        server.kill()
+        server.start()
+        steps = [row["_step"] for row in server.history("local", "proj", "r1")]
+
+    assert acknowledged > 0
+    assert len(steps) // ROWS_PER_REQUEST in {
+        acknowledged,
+        acknowledged + 1,
+    }  # the last one may have been stored, unheard
+    assert steps == list(range(len(steps) // ROWS_PER_REQUEST * ROWS_PER_REQUEST))
+
+
+def test_an_upload_address_outlives_a_restart(tmp_path):
+    """A client may use the address it got before the server was killed."""
+    with serve(tmp_path) as server:
+        server.make_run("r1")
+        url = upload_url(server, "r1", "f")
+        server.kill()
+        server.start()
+
+        assert put(url, b"late") == 200
+        assert server.file("local", "proj", "r1", "f") == b"late"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(tmp_path, number):
+    """SIGTERM and SIGINT end the server with code 0 and no words, a connection that idles notwithstanding."""
+    with serve(tmp_path) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))):
+            server.process.send_signal(number)
+            code = server.process.wait(10)
+
+        assert (code, server.errors()) == (0, "")
+
+
+def test_a_broken_upload_leaves_nothing(tmp_path):
+    """A body that stops half way is neither kept nor listed."""
+    with serve(tmp_path) as server:
+        server.make_run("r1")
+        url = upload_url(server, "r1", "f")
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            path = url.removeprefix(server.url)
+            connection.sendall(
+                f"PUT {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 3000000\r\n\r\n".encode()
+            )
+            connection.sendall(b"x" * 2_000_000)
+        server.make_run("r2")  # answered after the broken one was noticed
+        server.stop()
+        server.start()
+
+        assert server.run("local", "proj", "r1")["files"] == []
+        assert [path for path in (server.data_dir / "blobs").rglob("*") if path.is_file()] == []
+        assert list((server.data_dir / "incoming").iterdir()) == []
+
+
+def test_the_request_log(tmp_path):
+    """Each request has a line with what it carried when its answer arrives, and no key or signature in it."""
+    with serve(tmp_path, limit=3) as server:
+        server.make_run("r1")
+        url = upload_url(server, "r1", "f")
+        put(url, b"12345")
+        server.stream("r1", history(40, 3) | {"uploaded": ["f"], "complete": True, "exitcode": 1})
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            server.stream("r1", {})
+        caught.value.close()
+        entries = server.requests()
+        log = (tmp_path / "requests.jsonl").read_text()
+
+    assert [(entry["operation"], entry["status"]) for entry in entries] == [
+        ("U", 200),
+        ("C", 200),
+        ("Upload", 200),
+        ("FileStream", 200),
+        ("FileStream", 429),
+    ]
+    assert (entries[2]["file"], entries[2]["request_bytes"]) == ("f", 5)
+    assert entries[3]["files"] == {"wandb-history.jsonl": {"offset": 40, "lines": 3}}
+    assert (entries[3]["uploaded"], entries[3]["complete"], entries[3]["exitcode"]) == (1, True, 1)
+    assert server.key not in log
+    assert "signature" not in log
+
+
+def test_the_data_is_private(tmp_path):
+    """Other users of the machine can read neither database nor key."""
+    with serve(tmp_path) as server:
+        modes = {
+            name: stat.S_IMODE((server.data_dir / name).stat().st_mode)
+            for name in ("runferry.sqlite3", "api-key", "blobs")
+        }
+
+    assert modes == {"runferry.sqlite3": 0o600, "api-key": 0o600, "blobs": 0o700}
+
+
+def test_two_servers_on_one_folder(tmp_path):
+    """The second one ends with code 2 and says why; the first is not disturbed."""
+    with serve(tmp_path) as server:
+        arguments = ["--data-dir", str(server.data_dir), "--port", "0"]
+        second = click.testing.CliRunner().invoke(command, arguments, standalone_mode=True)
+
+        assert "another server is using" in second.output
+        assert second.exit_code != 0
+        server.make_run("r1")
+
+
+def run_command(*arguments, code=None):
+    start = [sys.executable, "-c", code] if code else [sys.executable, "-m", "runferry.cli"]
+    return subprocess.run([*start, "serve", *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--no-auth", "--host", "0.0.0.0"], "loopback"),
+        (["--limit", "0"], "--limit"),
+        (["--api-key-file", "/nonexistent"], "/nonexistent"),
+        (["--faults", "/nonexistent"], "/nonexistent"),
+        (["--host", "192.0.2.1"], "cannot listen"),
+    ],
+)
+def test_usage_errors(tmp_path, arguments, reason):
+    """A wrong option ends with code 2 and names the cause, without a traceback."""
+    done = run_command("--data-dir", str(tmp_path), "--port", "0", *arguments)
+
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_the_extra(tmp_path):
+    """Where starlette or uvicorn is missing, the command says what to install and ends with code 2."""
+    code = "import sys; sys.modules['uvicorn'] = None; from runferry.cli import main; main()"
+
+    done = run_command("--data-dir", str(tmp_path), code=code)
+
+    assert done.returncode == 2
+    assert "pip install 'runferry[serve]'" in done.stderr
+
+
+def test_the_first_start_prints_the_key(tmp_path):
+    """Without --json the generated key is shown once, at the first start."""
+    command_line = [sys.executable, "-m", "runferry.cli", "serve", "--port", "0", "--data-dir", str(tmp_path)]
+    shown = []
+    for _ in range(2):
+        with subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) as process:
+            lines = iter(process.stdout.readline, "Ctrl-C ends it\n")
+            shown.append("".join(lines))
+            process.terminate()
+            assert process.wait(20) == 0
+
+    key = (tmp_path / "api-key").read_text().strip()
+    assert [key in text for text in shown] == [True, False]
+    assert "http://127.0.0.1:" in shown[0]
+
+
+def test_keys_from_the_environment(tmp_path, monkeypatch):
+    """Keys of the environment are used and told nowhere."""
+    monkeypatch.setenv("RUNFERRY_SERVE_API_KEYS", "e" * 40)
+    command_line = [sys.executable, "-m", "runferry.cli", "serve", "--json", "--port", "0", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) as process:
+        said = json.loads(process.stdout.readline())
+        process.terminate()
+        rest = process.stdout.read()
+
+    assert said == {"type": "serving", "url": said["url"], "api_key_file": None}
+    assert rest == ""
+
+
+def test_it_stays_responsive_while_it_writes(tmp_path):
+    """A reader is served while large bodies are being stored."""
+    rows = [json.dumps({f"m{n}": n / 7 for n in range(10)} | {"_step": step}) for step in range(40_000)]
+    body = json.dumps({"files": {"wandb-history.jsonl": {"offset": 0, "content": rows}}}).encode()
+    with serve(tmp_path) as server:
+        server.make_run("r1")
+        writer = threading.Thread(target=server.stream, args=("r1", body))
+        writer.start()
+        reads = 0
+        while writer.is_alive():
+            server.runs()
+            reads += 1
+        writer.join()
+
+        assert reads > 3
+        assert server.run("local", "proj", "r1")["history_lines"] == 40_000
+
+
+def test_the_helper_starts_on_the_same_address(tmp_path):
+    """A restarted server has its old address, as a client that waits for it expects."""
+    with serve(tmp_path) as server:
+        assert isinstance(server, Server)
+        before = server.url
+        server.kill()
+        server.start()
+
+        assert server.url == before
