@@ -37,32 +37,49 @@ def decode_history(body: bytes) -> tuple[tuple[Path, ...], list[bytes]]:
     Raises:
         WireError: the bytes are no history record.
     """
+    items = decode_items(body)
+    if items is None or STEP not in items[0]:
+        return _decode_any(body)
+    return items[0], items[1]
+
+
+def decode_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | None:
+    """The items (field 1) that a history or summary record begins with, and where they end.
+
+    None where they have another form than the one that writers use: a key or nested keys, each shorter than 128 bytes,
+    and then value_json.
+    """
     at, end = 0, len(body)
     heads: list[bytes] = []
     values: list[bytes] = []
     try:
-        while at < end:
-            if body[at] != _ITEM:
-                break
+        while at < end and body[at] == _ITEM:
             size, at = body[at + 1], at + 2
             if size > 0x7F:
                 size, at = read_varint(body, at - 1)
             stop = at + size
             head = at
-            while body[at] == _NESTED:
+            if body[at] == _KEY:
+                if body[at + 1] > 0x7F:
+                    return None
                 at += 2 + body[at + 1]
+            else:
+                while body[at] == _NESTED:
+                    if body[at + 1] > 0x7F:
+                        return None
+                    at += 2 + body[at + 1]
             if body[at : at + 2] != _VALUE_JSON or at == head or stop > end:
-                return _decode_any(body)
+                return None
             length, value = body[at + 2], at + 3
             if length > 0x7F:
                 length, value = read_varint(body, at + 2)
             if value + length != stop:
-                return _decode_any(body)
+                return None
             heads.append(body[head:at])
             values.append(body[value:stop])
             at = stop
     except IndexError:
-        return _decode_any(body)
+        return None
     shape = b"".join(heads)
     paths = _shapes.get(shape)
     if paths is None or len(paths) != len(heads):
@@ -70,9 +87,7 @@ def decode_history(body: bytes) -> tuple[tuple[Path, ...], list[bytes]]:
         if len(_shapes) >= SHAPES_KEPT:
             _shapes.clear()
         _shapes[shape] = paths
-    if STEP not in paths:
-        return _decode_any(body)
-    return paths, values
+    return paths, values, at
 
 
 def _path(head: bytes) -> Path:

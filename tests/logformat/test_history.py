@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat import decode_history, messages
@@ -33,6 +34,16 @@ def test_any_keys_and_texts_are_read_as_protobuf_reads_them(items):
     assert list(zip(paths, texts, strict=True)) == [(path, text.encode()) for path, text in items]
 
 
+@pytest.mark.parametrize("length", [1, 127, 128, 133, 300, 20_000])
+@pytest.mark.parametrize("last", ["x", "\x12", "\x0a"])
+def test_keys_of_any_length_are_read_as_they_are(length, last):
+    """Lengths on both sides of a varint's byte, and keys that end in what could be a tag."""
+    key = "k" * (length - 1) + last
+    body = history({"nested_key": ["a", key], "value_json": "1"}, {"key": key, "value_json": "2"}, step=1)
+
+    assert decode_history(body) == ((("a", key), (key,), ("_step",)), [b"1", b"2", b"1"])
+
+
 def test_rows_of_the_same_keys_share_their_paths():
     """A plan made for one row serves the next."""
     rows = [
@@ -50,9 +61,9 @@ def test_plain_keys_are_one_component():
 
 def test_a_nested_key_wins_over_a_plain_one():
     """Where both are set, the nested one counts."""
-    paths, _ = decode_history(history({"key": "x", "nested_key": ["a", "b"], "value_json": "1"}))
+    paths, _ = decode_history(history({"key": "x", "nested_key": ["a", "b"], "value_json": "1"}, step=0))
 
-    assert paths == (("a", "b"),)
+    assert paths == (("a", "b"), ("_step",))
 
 
 def test_a_typed_value_wins_over_its_text():
