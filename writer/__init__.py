@@ -9,7 +9,8 @@ from __future__ import annotations
 from .api import NoRunError, alert, current_run, define_metric, finish, init, log
 from .mappings import Config, Summary
 from .metrics import MetricDefinition
-from .run import FinishReport, Run
+from .report import FinishReport
+from .run import Run
 from .settings import Settings, SettingsError
 from .values import UnloggableError
 

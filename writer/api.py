@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 from .mappings import Config, Summary
 from .metrics import MetricDefinition
 from .ranks import Role, rank_of
-from .run import FinishReport, Run, say, warn_on_stderr
+from .report import FinishReport, say, warn_on_stderr
+from .run import Run
 from .settings import Settings, resolve
 
 _current: Run | None = None

@@ -5,9 +5,10 @@ On a thread of its own, because finding out about the machine takes longer than 
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import records
@@ -25,9 +26,17 @@ class Attendant:
     """Records the environment, then samples until stopped."""
 
     def __init__(
-        self, settings: Resolved, submit: Callable[[Job], None], start_ns: int, warn: Callable[[str], None]
+        self,
+        settings: Resolved,
+        submit: Callable[[Job], None],
+        start_ns: int,
+        warn: Callable[[str], None],
+        *,
+        pid: int | None = None,
+        argv: Sequence[str] | None = None,
     ) -> None:
         self._settings, self._submit, self._start_ns, self._warn = settings, submit, start_ns, warn
+        self._pid, self._argv = os.getpid() if pid is None else pid, argv
         self._sampler: Sampler | None = None
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -56,13 +65,16 @@ class Attendant:
     def _attend(self) -> None:
         from ..sampler import Sampler, SamplerSettings, execution_context, hardware
 
-        settings = SamplerSettings(interval=self._settings.sample_interval, label=self._settings.label or None)
+        settings = SamplerSettings(
+            interval=self._settings.sample_interval, label=self._settings.label or None, pid=self._pid
+        )
         if not self._settings.disable_stats:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
             self._sampler.start()
         if not self._settings.disable_meta:
             writer_id = str(uuid.uuid4())
-            self._record(records.environment(execution_context(settings, started_at_ns=self._start_ns), writer_id))
+            context = execution_context(settings, argv=self._argv, started_at_ns=self._start_ns)
+            self._record(records.environment(context, writer_id))
             self._record(records.environment(hardware(settings), writer_id))
 
     def _emit(self, sample: Sample) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import index
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +23,7 @@ from .metrics import MetricDefinition, define
 from .pump import MAX_HANDED_OFF, WAIT_S, Job, Pump
 from .ranks import Role
 from .redaction import redact
+from .report import FinishReport, say, warn_on_stderr
 from .segment import Place
 from .settings import Resolved
 from .values import PLAIN, UnloggableError, flatten
@@ -31,39 +31,6 @@ from .values import Path as KeyPath
 
 _NAMES = frozenset({str})
 _MAX_CONSOLE_CHARACTERS = 1_000_000  # of one record; a longer write becomes several
-
-
-@dataclass(frozen=True)
-class FinishReport:
-    """What became of a run's rows."""
-
-    paths: tuple[Path, ...]
-    """The logs that hold the run: one, unless a disk failed meanwhile."""
-    rows_written: int
-    rows_dropped: int
-    """Rows that are in no log: queues full, disk full to the end, or too large for a record."""
-    rows_unsure: int
-    """Rows in a log whose sync failed: on the device or not, nobody knows."""
-    rows_late: int
-    """Rows logged with a lower step than one before; they are in the log."""
-    synced: bool
-    """Everything written is on the device."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether every row is in a log, and on the device."""
-        return self.synced and not self.rows_dropped and not self.rows_unsure
-
-    def __str__(self) -> str:
-        where = str(self.paths[-1]) if self.paths else "no log"
-        text = f"{self.rows_written} rows in {where}"
-        if self.rows_dropped:
-            text += f"; {self.rows_dropped} rows did not make it"
-        if self.rows_unsure:
-            text += f"; {self.rows_unsure} rows are in a file that could not be synced"
-        if not self.synced:
-            text += "; not synced to the device"
-        return text
 
 
 class Run:
@@ -76,6 +43,8 @@ class Run:
         *,
         role: Role = Role.FULL,
         version: str = "0",
+        pid: int | None = None,
+        argv: Sequence[str] | None = None,
         fs: FileSystem | None = None,
         clock: Clock = time,
         warn: Callable[[str], None] | None = None,
@@ -87,6 +56,8 @@ class Run:
             config: what `init(config=...)` was given.
             role: what this process records.
             version: ours, for the log's header.
+            pid: the process whose metrics are sampled; this one unless given.
+            argv: its command line.
             fs: the file system.
             clock: the time.
             warn: takes one line for the user; stderr unless given.
@@ -150,7 +121,7 @@ class Run:
 
             self._tee = ConsoleTee(self.console)
             self._tee.start()
-        self._attendant = Attendant(settings, self._pump.submit, start_ns, self._warn)
+        self._attendant = Attendant(settings, self._pump.submit, start_ns, self._warn, pid=pid, argv=argv)
         self._attendant.start()
 
     # -- logging -----------------------------------------------------------------------------------------------------
@@ -538,18 +509,6 @@ class Run:
 
 def _recording(body: bytes) -> Job:
     return lambda recorder: recorder.record(body)
-
-
-def warn_on_stderr(text: str) -> None:
-    """One line on stderr that is not to be missed."""
-    say(f"WARNING {text}")
-
-
-def say(text: str) -> None:
-    """One line on stderr; nothing where there is none."""
-    with suppress(Exception):  # a closed or full console must not stop a run
-        sys.stderr.write(f"runferry: {text}\n")
-        sys.stderr.flush()
 
 
 def _host() -> str:

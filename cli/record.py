@@ -1,0 +1,88 @@
+"""`runferry record`: run any command as a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+DURABILITY = ("relaxed", "normal", "record", "disk")
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--project", help="Project of the run (default: WANDB_PROJECT, else uncategorized).")
+@click.option("--entity", help="Entity of the project (default: WANDB_ENTITY, else the backend's).")
+@click.option("--name", help="Display name of the run.")
+@click.option("--id", "run_id", help="Id of the run (default: eight random characters).")
+@click.option("--group", help="Group of the run.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), help="Where the folder wandb goes (default: here).")
+@click.option("--interval", type=click.FloatRange(min=0.1), help="Seconds between samples (default: 15).")
+@click.option("--durability", type=click.Choice(DURABILITY), help="What a crash may lose; see docs/writing.md.")
+@click.option("--pty/--no-pty", default=None, help="Give CMD a pseudo-terminal (default: if this output is one).")
+@click.option("--quiet", is_flag=True, help="Print nothing of our own but warnings.")
+@click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    *,
+    project: str | None,
+    entity: str | None,
+    name: str | None,
+    run_id: str | None,
+    group: str | None,
+    tags: tuple[str, ...],
+    folder: Path | None,
+    interval: float | None,
+    durability: str | None,
+    pty: bool | None,
+    quiet: bool,
+    cmd: tuple[str, ...],
+) -> None:
+    """Run CMD and log its console output, its exit code and the system metrics of its processes.
+
+    CMD's code is not changed and not looked at; put `--` before it:
+
+    \b
+        runferry record --project digits -- python train.py --lr 0.1
+
+    The exit code is CMD's own (128 + n if signal n ended it, 127 if there is no such command). Signals are passed on.
+    """
+    from .. import __version__
+    from ..writer import Run, Settings, SettingsError
+    from ..writer.command import CommandError, run_command
+    from ..writer.ranks import Role, rank_of
+    from ..writer.report import say
+    from ..writer.settings import resolve
+
+    given = Settings(
+        project=project,
+        entity=entity,
+        name=name,
+        run_id=run_id,
+        group=group,
+        tags=tags or None,
+        dir=folder,
+        sample_interval=interval,
+        durability=durability,
+        console="off",  # the command's output is taken at its source, not from our own streams
+        silent=quiet or None,
+    )
+    try:
+        settings = resolve(given)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
+    role = Role.FULL if settings.ranks == "all" else rank_of(os.environ).role
+
+    def begin(pid: int) -> Run:
+        run = Run(settings, role=role, version=__version__, pid=pid, argv=cmd)
+        if run.path and not settings.silent:
+            say(f"logging run {run.id} to {run.path}")
+        return run
+
+    try:
+        code = run_command(cmd, begin, terminal=pty)
+    except CommandError as error:
+        click.echo(f"runferry record: {error.filename}: {error.strerror}", err=True)
+        code = error.code
+    sys.exit(code)

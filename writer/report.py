@@ -1,0 +1,53 @@
+"""What a run tells its user: single lines while it runs, and at its end what became of its rows."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class FinishReport:
+    """What became of a run's rows."""
+
+    paths: tuple[Path, ...]
+    """The logs that hold the run: one, unless a disk failed meanwhile."""
+    rows_written: int
+    rows_dropped: int
+    """Rows that are in no log: queues full, disk full to the end, or too large for a record."""
+    rows_unsure: int
+    """Rows in a log whose sync failed: on the device or not, nobody knows."""
+    rows_late: int
+    """Rows logged with a lower step than one before; they are in the log."""
+    synced: bool
+    """Everything written is on the device."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row is in a log, and on the device."""
+        return self.synced and not self.rows_dropped and not self.rows_unsure
+
+    def __str__(self) -> str:
+        where = str(self.paths[-1]) if self.paths else "no log"
+        text = f"{self.rows_written} rows in {where}"
+        if self.rows_dropped:
+            text += f"; {self.rows_dropped} rows did not make it"
+        if self.rows_unsure:
+            text += f"; {self.rows_unsure} rows are in a file that could not be synced"
+        if not self.synced:
+            text += "; not synced to the device"
+        return text
+
+
+def warn_on_stderr(text: str) -> None:
+    """One line on stderr that is not to be missed."""
+    say(f"WARNING {text}")
+
+
+def say(text: str) -> None:
+    """One line on stderr; nothing where there is none."""
+    with suppress(Exception):  # a closed or full console must not stop a run
+        sys.stderr.write(f"runferry: {text}\n")
+        sys.stderr.flush()
