@@ -28,8 +28,9 @@ def next_deadline(started: float, interval: float, now: float) -> float:
 
 
 class Sampler:
-    """Emits a `Sample` at start (a second when slow devices have opened), then every `settings.interval` seconds, then one at the end, on its own daemon thread.
+    """Emits a `Sample` at start, every `settings.interval` seconds, and at the end, on its own daemon thread.
 
+    Devices whose libraries take a while to open get one more sample when they have, so that short runs have them too.
     Uses no signals. In a forked child it is inert: it has no thread there, and `start` and `stop` do nothing.
     """
 
@@ -66,8 +67,10 @@ class Sampler:
 
     def stop(self) -> None:
         """Emit a last sample and close all probes, within 2 s. May be called twice, and without `start`."""
+        if self._inert:
+            return
         self._stopping.set()
-        if self._inert or self._thread is None:
+        if self._thread is None:
             return
         self._engine.wake()
         self._thread.join(STOP_WITHIN * 0.75)
@@ -84,7 +87,7 @@ class Sampler:
             self._engine.tick(grace=SHORT_GRACE)
             self._engine.open_third_party()
             if self._engine.settle(min(self._interval / 2, DEVICES_WITHIN)) and not self._stopping.is_set():
-                self._engine.tick()  # devices that took a while: short runs shall have them too
+                self._engine.tick()
             while True:
                 now = self._clock.monotonic()
                 if self._clock.wait(self._stopping, next_deadline(started, self._interval, now) - now):
@@ -97,8 +100,8 @@ class Sampler:
             self._engine.close(STOP_WITHIN * 0.5)
 
     def _become_inert(self) -> None:
+        # No lock may be taken here: the thread that held it at the fork does not exist in the child.
         self._inert = self._silent = True
-        self._stopping.set()
         self._engine.forget()
 
 

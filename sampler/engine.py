@@ -19,6 +19,7 @@ OVERRUN = (
     0.5  # s; an inline probe that takes longer twice is moved to a thread. Waiting for a busy interpreter counts too
 )
 LONGEST_GRACE = 0.25  # s
+LEAST_CLOSE = 0.05  # s, for each probe, however long the others took
 SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
 
 
@@ -181,11 +182,11 @@ class Engine:
         return merged
 
     def close(self, timeout: float) -> None:
-        """Close every probe within `timeout` s in all."""
+        """Close every probe within `timeout` s in all: child processes first, since a thread may be left behind."""
         deadline = self._clock.monotonic() + timeout
-        for runner in self.runners:
+        for runner in sorted(self.runners, key=lambda runner: -runner.probe.tier):
             try:
-                runner.close(max(0.0, deadline - self._clock.monotonic()))
+                runner.close(max(LEAST_CLOSE, deadline - self._clock.monotonic()))
             except Exception as error:  # the others are to be closed too
                 self._warn_once(f"close {runner.probe.label}", f"probe {runner.probe.label} did not close: {error!r}")
 

@@ -105,10 +105,13 @@ def main() -> None:
     requests.put(first)
     threading.Thread(target=read, name="requests", daemon=True).start()
     host = Host()
-    while True:
-        request = json.loads(requests.get())
-        answer = {"id": request["id"], **host.answer(request)}
-        pipe.write(json.dumps(answer).encode() + b"\n")
+    try:
+        while True:
+            request = json.loads(requests.get())
+            answer = {"id": request["id"], **host.answer(request)}
+            pipe.write(json.dumps(answer).encode() + b"\n")
+    except Exception:  # the sampler sees the exit status
+        os._exit(1)  # an orderly exit would wait for the thread that holds standard input
 
 
 if __name__ == "__main__":

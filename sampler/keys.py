@@ -24,7 +24,7 @@ class KeyTable:
         for key, value in values.items():
             if isinstance(value, bool):
                 value = int(value)  # noqa: PLW2901 - the same value, as JSON wants it
-            if not isinstance(value, (int, float)) or not math.isfinite(value):
+            if not isinstance(value, (int, float)) or (isinstance(value, float) and not math.isfinite(value)):
                 continue
             final = self._known.get(key) or self._admit(key)
             if final is not None:

@@ -38,7 +38,7 @@ _URL_USER = re.compile(r"(?P<before>\bhttps?://)(?P<value>[^\s/:@]{20,512})(?=@)
 _SHAPES = re.compile(
     "|".join(  # noqa: FLY002 - one shape a line
         (
-            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,16384}?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----).){0,16384}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?",
             r"\bwandb_v1_[A-Za-z0-9_-]{20,}",  # W&B, newer
             r"\b(?:hf|api_org)_[A-Za-z0-9]{20,}",  # model hub
             r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",  # AWS key id

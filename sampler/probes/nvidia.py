@@ -30,6 +30,7 @@ class NvidiaProbe(Probe):
     def __init__(self, nvml: ModuleType | Any = None) -> None:
         self._nvml = nvml
         self._open = False
+        self._tick = -1  # samples taken, less one
         self._devices: list[Device] = []
         self._metadata: dict[str, Any] = {}
 
@@ -65,10 +66,10 @@ class NvidiaProbe(Probe):
     def sample(self, ctx: Context, out: Values) -> None:
         """One device after the other; a lost one is asked again each minute."""
         pids = set(walk(ctx, ctx.settings.pid, ctx.own_pids))
-        turns = len(self._devices)
+        self._tick += 1
         for device in self._devices:
             try:
-                device.sample(ctx, out, pids, turns)
+                device.sample(ctx, out, pids, tick=self._tick, turns=len(self._devices))
             except LibraryClosedError:
                 self._nvml.nvmlInit()
                 return

@@ -140,8 +140,8 @@ class Device:
                 self._migs.append((instance, mig))
         self._handle = handle
 
-    def sample(self, ctx: Context, out: Values, pids: Collection[int], turns: int) -> None:
-        """Write this tick's values. A device that is lost has one key, `gpu.{i}.lost`, until it answers again."""
+    def sample(self, ctx: Context, out: Values, pids: Collection[int], *, tick: int, turns: int) -> None:
+        """Write the values of the sample number `tick`, of `turns` devices. A device that is lost has one key, `gpu.{i}.lost`, until it answers again."""
         if self._lost_at is not None and ctx.now - self._lost_at < ASK_LOST_AGAIN:
             out[f"gpu.{self.index}.lost"] = 1
             return
@@ -150,22 +150,22 @@ class Device:
                 self._attach()
             self._lost_at = None
             if self._handle is not None:
-                self._calls.tick = ctx.tick
-                self._sample_all(ctx, out, pids, turns)
+                self._calls.tick = tick
+                self._sample_all(ctx, out, pids, my_turn=tick % turns == self._turn)
         except DeviceLostError:
             self.close()
             self._handle, self._lost_at = None, ctx.now
             out[f"gpu.{self.index}.lost"] = 1
 
-    def _sample_all(self, ctx: Context, out: Values, pids: Collection[int], turns: int) -> None:
+    def _sample_all(self, ctx: Context, out: Values, pids: Collection[int], *, my_turn: bool) -> None:
         values: Values = {}
         used_by = self._processes(self._handle, "device")
         try:
             self._sample_load(values)
             self._sample_power(values)
-            self._sample_clocks(values, ctx.tick)
+            self._sample_clocks(values)
             self._sample_errors(values, aliases=ctx.settings.seed_aliases)
-            self._sample_traffic(values, mine=ctx.tick % turns == self._turn)
+            self._sample_traffic(values, mine=my_turn)
         finally:  # what was read before the device was lost is true
             for name, value in values.items():
                 out[f"gpu.{self.index}.{name}"] = value
@@ -211,11 +211,11 @@ class Device:
         if energy is not None:
             values["energyJoules"] = energy / 1000
 
-    def _sample_clocks(self, values: Values, tick: int) -> None:
+    def _sample_clocks(self, values: Values) -> None:
         for name, clock in (("smClock", _CLOCK_SM), ("memoryClock", _CLOCK_MEMORY)):
             self._put_int(values, name, self._get("ClockInfo", clock))
         self._put_int(values, "fanSpeed", self._get("FanSpeed_v2", 0))
-        if tick % SELDOM_EVERY == 0:
+        if self._calls.tick % SELDOM_EVERY == 0:
             self._put_int(values, "graphicsClock", self._get("ClockInfo", _CLOCK_GRAPHICS))
             encoder = self._get("EncoderUtilization")
             if encoder is not None:

@@ -1,0 +1,42 @@
+"""`runferry sample`, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+from click.testing import CliRunner
+from runferry.cli import group
+
+
+def test_one_sample_is_one_object():
+    """Timestamp in UTC and values by key, rates included; only the probes asked for."""
+    result = CliRunner().invoke(
+        group, ["sample", "--interval", "0.1", "--probe", "cpu", "--probe", "memory", "--label", "n1"]
+    )
+    assert result.exit_code == 0, result.output
+    sample = json.loads(result.output)
+    assert sample["timestamp"].endswith("Z")
+    assert {"cpu/l:n1", "memory_percent/l:n1", "proc.memory.rssMB/l:n1"} <= set(sample["values"])
+    assert not any(key.startswith("disk") for key in sample["values"])
+
+
+def test_interval_below_the_least_is_a_usage_error():
+    """A wrong option is exit code 2 and says what is allowed."""
+    result = CliRunner().invoke(group, ["sample", "--watch", "--interval", "0.01"])
+    assert result.exit_code == 2
+    assert "0.1 seconds" in result.output
+
+
+def test_watch_prints_lines_until_interrupted():
+    """One object per line at once, and a quiet end with 130 on Ctrl-C."""
+    arguments = [sys.executable, "-m", "runferry.cli", "sample", "--watch", "--interval", "0.1", "--probe", "memory"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        lines = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors == ""
+    assert lines[0]["timestamp"] < lines[1]["timestamp"]

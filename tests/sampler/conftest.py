@@ -1,0 +1,111 @@
+"""Fakes for the sampler: a machine as a folder, a clock turned by hand, a vendor library."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from runferry.sampler import SamplerSettings
+from runferry.sampler.context import Context
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
+FAKES = Path(__file__).parent / "fake"
+
+
+class Machine:
+    """A root folder that holds the /proc and /sys of a machine that is not here."""
+
+    def __init__(self, root):
+        self.root = root
+        self.own_pids = set()
+
+    def write(self, files):
+        for path, text in files.items():
+            target = self.root / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+
+    def load(self, name):
+        self.write(json.loads((FIXTURES / name).read_text()))
+
+    def link(self, path, target):
+        where = self.root / path.lstrip("/")
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.symlink_to(target)
+
+    def process(self, pid, *, parent=1, children=(), cpu=0, reaped=0, threads=1, rss=0, started=100, name="python3"):
+        """A process; times in clock ticks, rss in pages."""
+        fields = ["S", parent, pid, pid, 0, -1, 0, 0, 0, 0, 0, cpu, 0, reaped, 0, 20, 0, threads, 0, started, 0, rss]
+        self.write(
+            {
+                f"/proc/{pid}/stat": f"{pid} ({name}) {' '.join(map(str, fields))} 0 0\n",
+                f"/proc/{pid}/task/{pid}/children": " ".join(map(str, children)),
+            }
+        )
+
+    def context(self, **settings):
+        ctx = Context(SamplerSettings(**{"pid": 4242, **settings}), root=str(self.root), own_pids=self.own_pids)
+        ctx.begin(1000.0)
+        return ctx
+
+
+class HandClock:
+    """Stands still until it is moved; `wait` moves it."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.waits = []
+
+    def monotonic(self):
+        return self.now
+
+    def time_ns(self):
+        return int((1_700_000_000 + self.now) * 1e9)
+
+    def wait(self, event, timeout):
+        self.waits.append(timeout)
+        self.now += timeout
+        return event.is_set()
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def fake_pynvml():
+    spec = importlib.util.spec_from_file_location("fake_pynvml", FAKES / "pynvml.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def fixture_json():
+    return lambda name: json.loads((FIXTURES / name).read_text())
+
+
+@pytest.fixture
+def sampled():
+    """Open a probe once and give its values tick by tick."""
+
+    class Sampled:
+        def __init__(self, probe, ctx):
+            self.probe, self.ctx = probe, ctx
+            probe.open(ctx)
+
+        def next(self, after=1.0):
+            self.ctx.begin(self.ctx.now + after)
+            values = {}
+            self.probe.sample(self.ctx, values)
+            return values
+
+    return Sampled

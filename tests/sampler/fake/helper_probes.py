@@ -1,0 +1,77 @@
+"""Probes that misbehave in a helper process, as vendor libraries do."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from runferry.sampler import Probe, ProbeUnavailableError, Tier
+
+
+class Steady(Probe):
+    name = "steady"
+    tier = Tier.HELPER
+
+    def __init__(self):
+        self.count = 0
+
+    def sample(self, ctx, out):
+        self.count += 1
+        out["steady.count"] = self.count
+        out["steady.pid"] = os.getpid()
+
+    def metadata(self):
+        return {"gpu_type": "steady"}
+
+
+class Stuck(Steady):
+    """Its second sample never returns."""
+
+    name = "stuck"
+
+    def sample(self, ctx, out):
+        super().sample(ctx, out)
+        if self.count > 1:
+            time.sleep(3600)
+
+
+class Crashing(Steady):
+    name = "crashing"
+
+    def sample(self, ctx, out):
+        os._exit(7)
+
+
+class Chatty(Steady):
+    """A library that writes to standard output, at Python's level and below it."""
+
+    name = "chatty"
+
+    def sample(self, ctx, out):
+        sys.stdout.write("driver warning\n")
+        sys.stdout.flush()
+        os.write(1, b"another\n")
+        super().sample(ctx, out)
+
+
+class Failing(Steady):
+    name = "failing"
+
+    def sample(self, ctx, out):
+        out["failing.before"] = 1
+        raise RuntimeError("no luck")
+
+
+class Missing(Steady):
+    name = "missing"
+
+    def open(self, ctx):
+        raise ProbeUnavailableError("no such device", loud=True)
+
+
+class Stubborn(Steady):
+    name = "stubborn"
+
+    def open(self, ctx):
+        raise OSError("busy")

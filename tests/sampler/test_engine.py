@@ -1,0 +1,315 @@
+"""One tick, and the thread that ticks."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from types import SimpleNamespace
+
+import pytest
+from runferry.sampler import Probe, ProbeUnavailableError, Sample, Sampler, SamplerSettings, Tier, registry, sample_once
+from runferry.sampler import engine as engine_module
+from runferry.sampler.core import next_deadline
+from runferry.sampler.engine import Engine
+
+
+class Fixed(Probe):
+    """Gives fixed values; `act` may do more."""
+
+    name = "fixed"
+
+    def __init__(self, values=None, act=None, tier=Tier.INLINE, opening=None):
+        self.values, self.act, self.tier, self.opening = values or {"a": 1}, act, tier, opening
+        self.closed = 0
+
+    def open(self, ctx):
+        if self.opening:
+            raise self.opening
+
+    def sample(self, ctx, out):
+        out.update(self.values)
+        if self.act:
+            self.act()
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def engine(clock, machine):
+    """Build an engine of given probes; it keeps its samples and warnings."""
+    engines = []
+
+    def build(*probes, emit=None, **settings):
+        samples, warnings = [], []
+        built = Engine(
+            SamplerSettings(**settings),
+            emit or samples.append,
+            clock=clock,
+            root=str(machine.root),
+            warn=warnings.append,
+            probes=probes,
+        )
+        built.samples, built.warnings = samples, warnings
+        built.open()
+        engines.append(built)
+        return built
+
+    yield build
+    for each in engines:
+        each.close(1.0)
+
+
+def test_one_merged_record_per_tick(engine, clock):
+    """All probes' values go into one sample with the tick's wall clock, sorted, cleaned and labelled."""
+    built = engine(
+        Fixed({"b": 2, "n": float("nan")}), Fixed({"a": True}), Fixed({"c": 3.5}, tier=Tier.THREAD), label="n0"
+    )
+    built.tick()
+    assert built.samples == [Sample(clock.time_ns(), {"a/l:n0": 1, "b/l:n0": 2, "c/l:n0": 3.5})]
+    assert list(built.samples[0].values) == ["a/l:n0", "b/l:n0", "c/l:n0"]
+
+
+def test_failing_probe_loses_its_own_keys_only(engine):
+    """What a probe wrote before it failed counts; the user is told once; the others go on."""
+
+    def fail():
+        raise RuntimeError("boom")
+
+    built = engine(Fixed({"x": 1}, act=fail), Fixed({"y": 2}))
+    for _ in range(3):
+        built.tick()
+    assert [sample.values for sample in built.samples] == [{"x": 1, "y": 2}] * 3
+    assert built.warnings == ["probe fixed failed: RuntimeError('boom')"]
+
+
+def test_probe_that_is_not_here(engine):
+    """An absent source is no warning, a broken one is; neither stops the others."""
+    built = engine(
+        Fixed(opening=ProbeUnavailableError("not here")),
+        Fixed({"y": 2}),
+        Fixed(opening=ProbeUnavailableError("bad", loud=True)),
+    )
+    built.tick()
+    assert built.samples[0].values == {"y": 2}
+    assert built.warnings == ["probe fixed is left out: bad"]
+
+
+def test_late_probe_joins_the_next_tick(engine, clock):
+    """A thread that is not ready in time delays nobody; its values come with the next record, and are not asked twice."""
+    release, asked = threading.Event(), []
+
+    def slow():
+        asked.append(1)
+        release.wait(20)
+
+    built = engine(Fixed({"slow": 1}, act=slow, tier=Tier.THREAD), Fixed({"fast": 1}), interval=0.1)
+    built.tick()
+    clock.now += 0.1
+    built.tick()
+    assert [sample.values for sample in built.samples] == [{"fast": 1}] * 2
+    assert built.warnings == ["probe fixed hangs; its metrics are missing until it answers"]
+    assert len(asked) == 1
+    release.set()
+    runner = built.runners[0]
+    with built._ready:
+        assert built._ready.wait_for(lambda: not runner.waiting, 20)
+    built.tick()
+    assert built.samples[-1].values == {"fast": 1, "slow": 1}
+
+
+def test_values_that_are_too_old_are_dropped(engine, clock):
+    """An answer that took more than two intervals is not true any more."""
+    release = threading.Event()
+    built = engine(Fixed({"slow": 1}, act=lambda: release.wait(20), tier=Tier.THREAD), Fixed({"fast": 1}), interval=0.1)
+    built.tick()
+    runner = built.runners[0]
+    release.set()
+    with built._ready:
+        assert built._ready.wait_for(lambda: not runner.waiting, 20)
+    assert runner.take(clock.now + 0.21) == {}
+
+
+def test_slow_inline_probe_is_moved_to_a_thread(engine, monkeypatch):
+    """An inline probe that overruns twice must not delay the others again."""
+    monkeypatch.setattr(engine_module, "OVERRUN", 0.0)
+    built = engine(Fixed({"x": 1}))
+    kinds = []
+    for _ in range(3):
+        built.tick(grace=5.0)
+        kinds.append(type(built.runners[0]).__name__)
+    assert kinds == ["InlineRunner", "ThreadRunner", "ThreadRunner"]
+    assert [sample.values for sample in built.samples] == [{"x": 1}] * 3
+
+
+def test_emit_that_raises_does_not_end_sampling(engine):
+    """A writer in trouble is told of once; the next sample is offered all the same."""
+    calls = []
+
+    def emit(sample):
+        calls.append(sample)
+        raise OSError("disk full")
+
+    built = engine(Fixed(), emit=emit)
+    built.tick()
+    built.tick()
+    assert len(calls) == 2
+    assert built.warnings == ["a sample could not be handed over: OSError('disk full')"]
+
+
+def test_tick_without_values_emits_nothing(engine):
+    """An empty sample is no record."""
+    built = engine(Fixed({"x": float("inf")}))
+    built.tick()
+    assert built.samples == []
+
+
+def test_self_metrics_are_opt_in(engine):
+    """Cost, errors and stalls per probe are always kept, and written only when asked for."""
+    plain, told = engine(Fixed()), engine(Fixed(), self_metrics=True)
+    plain.tick()
+    told.tick()
+    assert set(plain.samples[0].values) == {"a"}
+    assert set(told.samples[0].values) == {f"sampler.fixed.{name}" for name in ("durationMs", "errors", "stalled")} | {
+        "a"
+    }
+    assert plain.runners[0].stats.duration > 0
+
+
+def test_close_is_bounded_and_complete(engine):
+    """A thread that hangs is left behind; every other probe is closed."""
+    release = threading.Event()
+    good = Fixed()
+    built = engine(Fixed(act=lambda: release.wait(20), tier=Tier.THREAD), good)
+    built.tick(grace=0.0)
+    started = time.monotonic()
+    built.close(0.2)
+    assert time.monotonic() - started < 2.0
+    assert good.closed == 1
+    release.set()
+
+
+def test_deadlines_are_absolute_and_missed_ones_are_skipped():
+    """Ticks stay on start + n * interval; after a long stall the next deadline is the next in the future."""
+    assert next_deadline(100.0, 15.0, 100.0) == 115.0
+    assert next_deadline(100.0, 15.0, 114.9) == 115.0
+    assert next_deadline(100.0, 15.0, 115.2) == 130.0
+    assert next_deadline(100.0, 15.0, 199.0) == 205.0
+
+
+def proc_files(machine):
+    machine.write({"/proc/meminfo": "MemTotal: 4096 kB\nMemAvailable: 1024 kB\n"})
+
+
+def test_sampler_emits_at_start_then_on_deadlines_and_at_the_end(machine, clock, monkeypatch):
+    """First sample at start, one per deadline, a last one at stop; nothing after that."""
+    proc_files(machine)
+    samples = []
+    sampler = Sampler(
+        SamplerSettings(interval=15.0, probes=("memory",)), samples.append, clock=clock, root=str(machine.root)
+    )
+    done = threading.Event()
+
+    def wait(event, timeout):
+        clock.waits.append(timeout)
+        if len(clock.waits) > 3:
+            done.set()
+            return event.wait(20)
+        clock.now += timeout
+        return False
+
+    monkeypatch.setattr(clock, "wait", wait)
+    sampler.start()
+    sampler.start()
+    assert done.wait(20)
+    sampler.stop()
+    sampler.stop()
+    sampler.start()
+    assert [sample.timestamp_ns // 10**9 - 1_700_000_000 for sample in samples] == [1000, 1015, 1030, 1045, 1045]
+    assert clock.waits == [15.0] * 4
+    assert all(sample.values == {"memory_percent": 75.0, "proc.memory.availableMB": 1.0} for sample in samples)
+
+
+def test_first_sample_comes_at_once_and_stop_is_quick():
+    """On this machine: a first record within a moment of start, real keys, and an end without delay."""
+    first = threading.Event()
+    samples = []
+    sampler = Sampler(SamplerSettings(), lambda sample: (samples.append(sample), first.set()))
+    sampler.start()
+    assert first.wait(5)
+    started = time.monotonic()
+    sampler.stop()
+    assert time.monotonic() - started < 2.0
+    assert len(samples) == 2
+    assert {"memory_percent", "proc.memory.rssMB", "network.sent", "disk.in"} <= set(samples[0].values)
+    assert "cpu" in samples[1].values
+    assert not any(thread.name.startswith("runferry") for thread in threading.enumerate())
+
+
+def test_stop_without_start():
+    """A sampler that never started stops silently."""
+    Sampler(SamplerSettings(), lambda _: None).stop()
+
+
+def test_forked_child_is_inert(machine):
+    """In a forked child nothing is emitted and start and stop do nothing; the parent goes on."""
+    proc_files(machine)
+    samples, first = [], threading.Event()
+    sampler = Sampler(
+        SamplerSettings(probes=("memory",)),
+        lambda sample: (samples.append(sample), first.set()),
+        root=str(machine.root),
+    )
+    sampler.start()
+    assert first.wait(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forking with threads
+        child = os.fork()
+    if child == 0:
+        sampler.stop()
+        sampler.start()
+        os._exit(len(samples) + 40)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 41
+    sampler.stop()
+    assert len(samples) == 2
+
+
+def test_sample_once_has_rates(machine, clock):
+    """One call, two readings: rates are there."""
+    machine.process(4242)
+    machine.write({"/proc/stat": "", "/sys/devices/system/cpu/online": "0\n"})
+    sample = sample_once(SamplerSettings(pid=4242, probes=("cpu",)), root=str(machine.root), clock=clock)
+    assert sample.values == {"cpu": 0.0, "proc.cpu.threads": 1.0}
+
+
+def test_probes_of_other_packages(monkeypatch):
+    """Entry points add probes; one that fails to load or takes a name of ours is named; allow and deny lists hold."""
+
+    def broken():
+        raise ImportError("no module")
+
+    entries = [
+        SimpleNamespace(name="mine", value="pkg:Mine", load=lambda: Fixed),
+        SimpleNamespace(name="cpu", value="pkg:Cpu", load=lambda: Fixed),
+        SimpleNamespace(name="broken", value="pkg:Broken", load=broken),
+        SimpleNamespace(name="unwanted", value="pkg:Unwanted", load=broken),
+    ]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries if group == "runferry.probes" else [])
+    warnings = []
+    found = list(registry.third_party(SamplerSettings(skip_probes=("unwanted",)), warnings.append))
+    assert [type(probe) for probe in found] == [Fixed]
+    assert len(warnings) == 2
+    assert not list(registry.third_party(SamplerSettings(probes=("memory",)), warnings.append))
+
+
+def test_every_built_in_probe_loads_and_owns_its_prefixes():
+    """Names agree with the registry, and no two probes claim the same keys."""
+    prefixes = []
+    for name, reference in registry.BUILT_IN.items():
+        probe = registry.load(reference)
+        assert probe.name == name
+        prefixes += probe.prefixes
+    assert len(prefixes) == len(set(prefixes))

@@ -1,0 +1,134 @@
+"""Who runs what, where, on what."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+import pytest
+from runferry.sampler import SamplerSettings, environment, execution_context, hardware
+from runferry.sampler.gitinfo import find
+from runferry.sampler.redact import MARK
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def repository(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_execution_context(tmp_path):
+    """The record's own field names, relative paths from the repository and the working folder, arguments redacted."""
+    work = tmp_path / "repo" / "exp"
+    work.mkdir(parents=True)
+    repository(
+        tmp_path / "repo" / ".git",
+        {
+            "HEAD": "ref: refs/heads/main\n",
+            "refs/heads/main": f"{COMMIT}\n",
+            "config": '[core]\n\tbare = false\n[remote "origin"]\n\turl = https://me:s3cret@host/a/b.git\n',
+        },
+    )
+    record = execution_context(
+        SamplerSettings(),
+        argv=["train.py", "--lr", "3e-4", "--api-key", "abc"],
+        started_at_ns=123,
+        folder=work,
+        environ={"SLURM_JOB_ID": "99", "SLURM_JWT": "secret", "SLURM_NODELIST": "n[1-2]", "HOME": "/"},
+    )
+    assert record["args"] == ["--lr", "3e-4", "--api-key", MARK]
+    assert record["program"] == str(work / "train.py")
+    assert record["code_path"] == "exp/train.py"
+    assert record["code_path_local"] == "train.py"
+    assert record["root"] == str(work)
+    assert record["slurm"] == {"job_id": "99", "nodelist": "n[1-2]"}
+    assert record["git"] == {"remote_url": "https://me:@host/a/b.git", "commit": COMMIT}
+    assert record["started_at"] == 123
+    assert record["python"] == f"CPython {sys.version.split()[0]}"
+    assert record["executable"] == sys.executable
+    assert {"os", "host", "username"} <= set(record)
+    assert "email" not in record
+
+
+@pytest.mark.parametrize("name", ["", "-c"])
+def test_without_a_program(tmp_path, name):
+    """An interactive session has no program, and no empty field in its place."""
+    record = execution_context(SamplerSettings(), argv=[name], folder=tmp_path, environ={})
+    assert not {"program", "code_path", "args", "slurm"} & set(record)
+
+
+def test_start_is_now_unless_given(tmp_path):
+    """`started_at` is in nanoseconds of the wall clock."""
+    before = time.time_ns()
+    assert before <= execution_context(SamplerSettings(), folder=tmp_path)["started_at"] <= time.time_ns()
+
+
+def test_git_of_a_worktree_with_packed_refs(tmp_path):
+    """A `.git` file leads to the worktree's folder, `commondir` to refs and configuration; packed refs count."""
+    main = tmp_path / "main" / ".git"
+    repository(
+        main,
+        {
+            "config": '[remote "up"]\n\turl = git@host:a/b.git\n',
+            "packed-refs": f"# pack-refs\n{COMMIT} refs/heads/topic\n^{'f' * 40}\n",
+            "worktrees/t/HEAD": "ref: refs/heads/topic\n",
+            "worktrees/t/commondir": "../..\n",
+        },
+    )
+    repository(tmp_path / "tree", {".git": "gitdir: ../main/.git/worktrees/t\n"})
+    state = find(tmp_path / "tree")
+    assert (state.root, state.commit, state.remote_url) == (tmp_path / "tree", COMMIT, "git@host:a/b.git")
+
+
+@pytest.mark.parametrize("head", ["ref: ../../secret\n", "ref: /etc/passwd\n", "garbage\n", ""])
+def test_git_head_that_leads_elsewhere_is_no_commit(tmp_path, head):
+    """A HEAD that points out of the repository, or is no hash, gives no commit and reads nothing outside."""
+    repository(tmp_path / ".git", {"HEAD": head})
+    assert find(tmp_path).commit is None
+
+
+def test_detached_head(tmp_path):
+    """A checked out commit is the commit."""
+    repository(tmp_path / ".git", {"HEAD": f"{COMMIT}\n"})
+    assert find(tmp_path) == (tmp_path, COMMIT, None)
+
+
+def test_hardware(machine):
+    """Host facts whatever the limits: cores, model, memory, disk; overrides win; unknown fields are left out."""
+    machine.load("cgroup-v2-k8s.json")
+    machine.write(
+        {
+            "/sys/devices/system/cpu/online": "0-3\n",
+            "/proc/cpuinfo": "".join(
+                f"processor: {cpu}\nmodel name\t: EPYC 9\nphysical id: 0\ncore id: {cpu % 2}\n\n" for cpu in range(4)
+            ),
+            "/proc/meminfo": "MemTotal: 1024 kB\n",
+        }
+    )
+    record = hardware(SamplerSettings(disk_paths=("/", "/nope"), cpu_logical_count=6), root=str(machine.root))
+    assert record["cpu"] == {"count": 2, "count_logical": 6, "model": "EPYC 9"}
+    assert (record["cpu_count"], record["cpu_count_logical"]) == (2, 6)
+    assert record["memory"] == {"total": 1 << 20}
+    assert set(record["disk"]) == {"/"}
+    sizes = os.statvfs(machine.root)
+    assert record["disk"]["/"]["total"] == sizes.f_blocks * sizes.f_frsize
+    assert not {"gpu_type", "gpu_count", "gpu_nvidia", "cuda_version"} & set(record)
+
+
+def test_file_system_that_hangs_costs_a_bounded_time(machine, monkeypatch):
+    """A disk that does not answer is left out of the record."""
+    release = threading.Event()
+
+    def hang(_):
+        release.wait(20)
+        raise OSError("stale handle")
+
+    monkeypatch.setattr(environment, "_ANSWER_WITHIN", 0.05)
+    monkeypatch.setattr(environment.os, "statvfs", hang)
+    assert "disk" not in hardware(SamplerSettings(), root=str(machine.root))
+    release.set()

@@ -1,0 +1,218 @@
+"""CPU, memory, disk and network of a machine that is a folder."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from runferry.sampler.probes.cpu import CpuProbe
+from runferry.sampler.probes.disk_io import DiskIoProbe
+from runferry.sampler.probes.disk_usage import DiskUsageProbe
+from runferry.sampler.probes.memory import MemoryProbe
+from runferry.sampler.probes.network import NetworkProbe
+from runferry.sampler.proctree import parse_stat, walk
+
+HZ = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+MIB = 1 << 20
+FOUR_CPUS = {"/sys/devices/system/cpu/online": "0-3\n"}
+
+
+def test_stat_with_a_name_full_of_traps():
+    """A command name with spaces and brackets does not shift the columns."""
+    text = "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 11 12 13 14 20 0 5 0 99 0 42 0"
+    assert parse_stat(text) == (7, 1, 99, 23, 27, 5, 42)
+
+
+def test_walk_is_breadth_first_and_leaves_out_helpers(machine):
+    """Descendants of any depth are found; a helper and what is below it are not."""
+    for pid, children in ((4242, (10, 11)), (10, (12,)), (11, (13,)), (12, ()), (13, ())):
+        machine.process(pid, children=children)
+    assert list(walk(machine.context(), 4242)) == [4242, 10, 11, 12, 13]
+    assert list(walk(machine.context(), 4242, skip={11})) == [4242, 10, 12]
+
+
+def test_walk_without_children_files(machine):
+    """On kernels that do not list children, parents are read from every process."""
+    machine.process(4242)
+    machine.process(10, parent=4242)
+    machine.process(12, parent=10)
+    machine.process(99, parent=1)
+    for pid in (4242, 10, 12, 99):
+        (machine.root / f"proc/{pid}/task/{pid}/children").unlink()
+    assert list(walk(machine.context(), 4242)) == [4242, 10, 12]
+
+
+def test_cpu_is_the_share_of_available_cpus_since_the_last_sample(machine, sampled):
+    """2 CPU seconds in 2 s on 4 CPUs are 25 %; the first sample has no rate; threads are summed over the tree."""
+    machine.write(FOUR_CPUS)
+    machine.process(4242, children=(10,), cpu=5 * HZ, threads=3)
+    machine.process(10, parent=4242, cpu=7 * HZ, threads=2)
+    probe = sampled(CpuProbe(), machine.context(extended=True))
+    assert probe.next() == {"proc.cpu.threads": 5.0}
+    machine.process(4242, children=(10,), cpu=6 * HZ, threads=3)
+    machine.process(10, parent=4242, cpu=8 * HZ, threads=2)
+    assert probe.next(after=2.0) == {"cpu": 25.0, "proc.cpu.cores": 1.0, "proc.cpu.threads": 5.0}
+
+
+def test_cpu_counts_children_that_come_and_go(machine, sampled):
+    """A child born and reaped between samples counts by what its parent waited for; nothing counts twice."""
+    machine.write({"/sys/devices/system/cpu/online": "0\n"})
+    machine.process(4242, children=(10,), started=100)
+    machine.process(10, parent=4242, cpu=3 * HZ, started=200)
+    probe = sampled(CpuProbe(), machine.context())
+    probe.next()
+    machine.process(10, parent=4242, cpu=4 * HZ, started=200)
+    machine.process(4242, children=(10, 11), reaped=2 * HZ, started=100)  # of a child never seen alive
+    machine.process(11, parent=4242, cpu=1 * HZ, started=300)  # new: all its time is of this interval
+    assert probe.next(after=10.0)["cpu"] == pytest.approx(100 * (1 + 2 + 1) / 10)
+    machine.process(4242, children=(11,), reaped=2 * HZ + 5 * HZ, started=100)  # 10 has ended after one more second
+    assert probe.next(after=10.0)["cpu"] == pytest.approx(100 * 1 / 10)
+
+
+def test_old_process_that_joins_is_no_burst(machine, sampled):
+    """A process that is older than the last sample starts at its first reading."""
+    machine.write({"/sys/devices/system/cpu/online": "0\n"})
+    machine.process(4242, started=500)
+    probe = sampled(CpuProbe(), machine.context())
+    probe.next()
+    machine.process(4242, children=(10,), started=500)
+    machine.process(10, parent=4242, cpu=3600 * HZ, started=50)
+    assert probe.next()["cpu"] == 0.0
+
+
+def test_process_that_is_gone_has_no_keys(machine, sampled):
+    """Absent is not zero: without the process there are no process metrics, the host's stay."""
+    machine.write({"/proc/meminfo": "MemTotal: 4096 kB\nMemAvailable: 1024 kB\n"})
+    ctx = machine.context()
+    assert sampled(CpuProbe(), ctx).next() == {}
+    assert set(sampled(MemoryProbe(), ctx).next()) == {"memory_percent", "proc.memory.availableMB"}
+
+
+def test_physical_norm(machine, sampled):
+    """`cpu_norm="physical"` divides by physical cores, as the peer does."""
+    machine.write({"/sys/devices/system/cpu/online": "0-3\n"})
+    for cpu in range(4):
+        topology = f"/sys/devices/system/cpu/cpu{cpu}/topology"
+        machine.write({f"{topology}/core_id": f"{cpu % 2}\n", f"{topology}/physical_package_id": "0\n"})
+    machine.process(4242)
+    probe = sampled(CpuProbe(), machine.context(cpu_norm="physical"))
+    probe.next()
+    machine.process(4242, cpu=HZ)
+    assert probe.next(after=1.0)["cpu"] == 50.0
+
+
+def test_per_core_load(machine, sampled):
+    """Each core's busy share since the last sample; waiting for I/O is not busy."""
+    machine.process(4242)
+    machine.write({"/proc/stat": "cpu  0 0 0 0 0 0 0 0\ncpu0 10 0 10 80 0 0 0 0\ncpu1 0 0 0 100 0 0 0 0\n"})
+    probe = sampled(CpuProbe(), machine.context(per_core=True))
+    machine.write({"/proc/stat": "cpu  0 0 0 0 0 0 0 0\ncpu0 85 0 10 100 5 0 0 0\ncpu1 0 0 0 200 0 0 0 0\n"})
+    values = probe.next()
+    assert values["cpu.0.cpu_percent"] == pytest.approx(75.0)
+    assert values["cpu.1.cpu_percent"] == 0.0
+
+
+def test_memory_of_the_tree(machine, sampled):
+    """Resident memory is summed over the tree, in MiB, and related to the host's memory where no limit binds."""
+    machine.write({"/proc/meminfo": f"MemTotal: {1024 * 1024} kB\nMemFree: 1 kB\nMemAvailable: {256 * 1024} kB\n"})
+    machine.process(4242, children=(10,), rss=200 * MIB // PAGE)
+    machine.process(10, parent=4242, rss=56 * MIB // PAGE)
+    assert sampled(MemoryProbe(), machine.context()).next() == {
+        "memory_percent": 75.0,
+        "proc.memory.availableMB": 256.0,
+        "proc.memory.percent": 25.0,
+        "proc.memory.rssMB": 256.0,
+    }
+    alone = sampled(MemoryProbe(), machine.context(process_tree=False)).next()
+    assert alone["proc.memory.rssMB"] == 200.0
+
+
+def diskstats(**sectors):
+    """Lines of diskstats: device -> (sectors read, sectors written)."""
+    lines = [f"   8  0 {name} 1 0 {read} 0 1 0 {written} 0 0 0 0" for name, (read, written) in sectors.items()]
+    return {"/proc/diskstats": "\n".join(lines) + "\n"}
+
+
+def mountinfo(*mounts):
+    """Lines of mountinfo: (device, mount point, kind)."""
+    return {"/proc/self/mountinfo": "".join(f"1 0 {dev} / {point} rw - {kind} x rw\n" for dev, point, kind in mounts)}
+
+
+def test_disk_io_watches_the_disk_behind_each_path(machine, sampled):
+    """The longest mount decides by whole names, a partition counts on its disk, and bytes count from the start."""
+    machine.write(mountinfo(("8:1", "/", "ext4"), ("8:17", "/home", "ext4"), ("8:33", "/home2", "ext4")))
+    for device, target in (("8:1", "sda/sda1"), ("8:17", "sdb/sdb1"), ("8:33", "sdc/sdc1")):
+        machine.write({f"/sys/devices/block/{target}/partition": "1\n"})
+        machine.link(f"/sys/dev/block/{device}", f"../../devices/block/{target}")
+    machine.write(diskstats(sda=(8, 8), sda1=(8, 8), sdb=(100, 100), sdc=(0, 0)))
+    probe = sampled(DiskIoProbe(), machine.context(disk_paths=("/", "/home2/me")))
+    machine.write(diskstats(sda=(8 + 2048, 8), sda1=(9, 9), sdb=(999, 999), sdc=(0, 4096)))
+    assert probe.next() == {
+        "disk.in": 1.0,
+        "disk.out": 2.0,
+        "disk.sda.in": 1.0,
+        "disk.sda.out": 0.0,
+        "disk.sdc.in": 0.0,
+        "disk.sdc.out": 2.0,
+    }
+    machine.write(diskstats(sda=(0, 0)))  # reset, and sdc pulled out
+    assert probe.next() == {"disk.in": 1.0, "disk.out": 2.0, "disk.sda.in": 1.0, "disk.sda.out": 0.0}
+
+
+def test_disk_io_in_a_container(machine, sampled):
+    """An overlay has no disk of its own: all disks count, without memory disks, partitions and stacked devices."""
+    machine.write(mountinfo(("0:50", "/", "overlay")))
+    machine.write(diskstats(sda=(0, 0), sda1=(0, 0), loop0=(0, 0), zram0=(0, 0), **{"dm-0": (0, 0)}))
+    machine.write({"/sys/class/block/sda1/partition": "1\n"})
+    probe = sampled(DiskIoProbe(), machine.context())
+    assert set(probe.next()) == {"disk.in", "disk.out", "disk.sda.in", "disk.sda.out"}
+
+
+def test_disk_usage_agrees_with_statvfs(machine, sampled):
+    """Used bytes in GiB and the share of what users may use; the key spells the path as given."""
+    values = sampled(DiskUsageProbe("/"), machine.context()).next()
+    sizes = os.statvfs(machine.root)
+    used = sizes.f_blocks - sizes.f_bfree
+    assert values["disk./.usagePercent"] == pytest.approx(100 * used / (used + sizes.f_bavail), rel=0.01)
+    assert values["disk./.usageGB"] == pytest.approx(used * sizes.f_frsize / 2**30, rel=0.01)
+
+
+@pytest.mark.parametrize("path", ["/nonexistent", "/a\0b"])
+def test_unreachable_path_has_no_keys(machine, sampled, path):
+    """A path that is not there, or cannot be one, is left out."""
+    assert sampled(DiskUsageProbe(path), machine.context()).next() == {}
+
+
+def net_dev(**interfaces):
+    """/proc/net/dev: interface -> (bytes received, bytes sent)."""
+    rows = [f"{name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0" for name, (received, sent) in interfaces.items()]
+    return {"/proc/net/dev": "Inter-|   Receive  | Transmit\n face |bytes packets|bytes packets\n" + "\n".join(rows)}
+
+
+def snmp(segments):
+    return {"/proc/net/snmp": f"Ip: A\nIp: 1\nTcp: RtoMin RetransSegs InErrs\nTcp: 200 {segments} 0\n"}
+
+
+def test_network_counts_since_start_without_loopback_and_bond_members(machine, sampled):
+    """What a bond carries counts once; an interface that appears starts at zero, one that goes keeps its total."""
+    machine.write(net_dev(lo=(5, 5), bond0=(100, 200), eth0=(100, 200)))
+    machine.write({"/sys/class/net/eth0/master": "", **snmp(40)})
+    probe = sampled(NetworkProbe(), machine.context(per_interface=True, extended=True))
+    machine.write(net_dev(lo=(500, 500), bond0=(110, 230), eth0=(110, 230), wlan0=(1_000_000, 1_000_000)))
+    machine.write(snmp(43))
+    values = probe.next(after=2.0)
+    assert values["network.sent"] == 30.0
+    assert values["network.recv"] == 10.0
+    assert values["network.tcpRetransmits"] == 3.0
+    assert (values["network.sentRate"], values["network.recvRate"]) == (15.0, 5.0)
+    assert "network.eth0.sent" not in values
+    machine.write(net_dev(lo=(500, 500), wlan0=(1_000_007, 1_000_000)))
+    assert probe.next()["network.recv"] == 17.0
+
+
+def test_sources_that_are_missing_say_so(machine):
+    """Each probe names the file it lacks instead of failing."""
+    ctx = machine.context()
+    for probe in (CpuProbe(), DiskIoProbe(), MemoryProbe(), NetworkProbe()):
+        assert "/proc/" in probe.discover(ctx)

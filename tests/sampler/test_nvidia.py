@@ -1,0 +1,258 @@
+"""NVIDIA devices through a fake NVML that answers from recorded shapes."""
+
+from __future__ import annotations
+
+import pytest
+from runferry.sampler.probe import ProbeUnavailableError
+from runferry.sampler.probes.nvidia import NvidiaProbe
+from runferry.sampler.probes.nvml_select import Identity, select
+
+
+@pytest.fixture
+def gpus(machine, sampled, fixture_json, fake_pynvml):
+    """Open the probe on a fixture; `pids` are the monitored process and its children."""
+
+    def start(name, *, script=(), pids=(4242,), **settings):
+        root, *children = pids
+        machine.process(root, children=children)
+        for child in children:
+            machine.process(child, parent=root)
+        nvml = fake_pynvml.FakeNvml(fixture_json(name), script)
+        return sampled(NvidiaProbe(nvml), machine.context(pid=root, **settings))
+
+    return start
+
+
+def of(values, prefix):
+    """The values below a prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def test_h100_first_tick(gpus):
+    """Every documented key with its unit and JSON type; both spellings of uncorrected errors; no profiling yet."""
+    values = gpus("nvml-h100x2.json").next()
+    first = of(values, "gpu.0.")
+    assert first["memoryAllocated"] == pytest.approx(84.60, abs=0.005)
+    assert first["powerPercent"] == pytest.approx(93.59, abs=0.005)
+    del first["memoryAllocated"], first["powerPercent"]
+    assert first == {
+        "gpu": 98.0,
+        "memory": 54,
+        "memoryAllocatedBytes": 72351744000,
+        "temp": 61.0,
+        "powerWatts": 655.12,
+        "enforcedPowerLimitWatts": 700.0,
+        "energyJoules": 912345678.901,
+        "smClock": 1980,
+        "memoryClock": 2619,
+        "graphicsClock": 1980,
+        "encoderUtilization": 0.0,
+        "correctedMemoryErrors": 0,
+        "uncorrectedMemoryErrors": 0,
+        "unCorrectedMemoryErrors": 0,
+    }
+    assert isinstance(values["gpu.0.gpu"], float)
+    assert isinstance(values["gpu.0.memory"], int)
+    assert values["gpu.1.temp"] == 62.0
+
+
+def test_h100_profiling_from_the_second_tick(gpus):
+    """Hardware counters need two readings; byte rates are scaled from MiB/s; slow calls come every fourth tick."""
+    probe = gpus("nvml-h100x2.json")
+    assert "gpu.0.smActive" not in probe.next()
+    values = of(probe.next(), "gpu.1.")
+    assert values["smActive"] == 87.1
+    assert values["pipeFp64Active"] == 0.0
+    assert values["nvlinkTxBytes"] == 77471.0 * 1024**2
+    assert values["pcieRxBytes"] == 96.6 * 1024**2
+    assert "graphicsClock" not in values
+    probe.next()
+    probe.next()
+    assert "gpu.1.graphicsClock" in probe.next()
+
+
+@pytest.mark.parametrize("pids", [(4242,), (1, 4300)])
+def test_values_of_a_device_in_use_are_repeated_for_the_processes(gpus, pids):
+    """If the monitored process or a child runs on a device, the fixed subset is repeated under gpu.process.{i}."""
+    values = gpus("nvml-h100x2.json", pids=pids).next()
+    assert set(of(values, "gpu.process.0.")) == {
+        "gpu",
+        "memory",
+        "memoryAllocated",
+        "memoryAllocatedBytes",
+        "temp",
+        "powerWatts",
+        "enforcedPowerLimitWatts",
+        "powerPercent",
+    }
+    assert values["gpu.process.0.gpu"] == 98.0
+    assert not of(values, "gpu.process.1.")
+
+
+def test_device_of_others_has_no_process_keys(gpus):
+    """A device that nobody of ours uses has no gpu.process keys."""
+    assert not of(gpus("nvml-h100x2.json", pids=(7,)).next(), "gpu.process.")
+
+
+def test_in_a_container_the_open_device_file_decides(gpus, machine):
+    """NVML tells host pids, which a container cannot see: a descriptor on /dev/nvidia{minor} shows who uses what."""
+    probe = gpus("nvml-h100x2.json", pids=(7,))
+    machine.link("/proc/7/fd/11", "/dev/nvidia0")
+    assert of(probe.next(), "gpu.process.0.")["gpu"] == 98.0
+    machine.process(4300)  # now host pids are visible, and the ones on the device are not ours
+    assert not of(probe.next(), "gpu.process.")
+
+
+def test_rtx4090(gpus):
+    """A consumer board: no ECC, no profiling counters; fan, encoder, PCIe rates; memory by the older call."""
+    probe = gpus("nvml-rtx4090.json")
+    values = of(probe.next(), "gpu.0.")
+    assert values["fanSpeed"] == 38
+    assert values["encoderUtilization"] == 3.0
+    assert (values["pcieTxBytes"], values["pcieRxBytes"]) == (1200 * 1024.0, 900 * 1024.0)
+    assert values["memoryAllocatedBytes"] == 11811160064
+    assert not {"correctedMemoryErrors", "uncorrectedMemoryErrors", "smActive"} & set(values)
+    assert "gpu.0.smActive" not in probe.next()
+
+
+def test_mig(gpus):
+    """A partitioned board has no utilisation; memory is told per instance, and for the processes on it."""
+    values = gpus("nvml-a100-mig.json").next()
+    assert "gpu.0.gpu" not in values
+    assert values["gpu.0.mig.2.memoryAllocated"] == pytest.approx(44.71, abs=0.005)
+    assert values["gpu.0.mig.7.memoryTotal"] == 10468982784
+    assert values["gpu.0.temp"] == 61.0
+    assert values["gpu.process.0.mig.2.memoryAllocatedBytes"] == 18920505344
+    assert not of(values, "gpu.process.0.mig.7.")
+
+
+def test_pcie_rates_rotate_over_devices(gpus, fixture_json, fake_pynvml, machine, sampled):
+    """Each PCIe reading takes 20 ms, so that every tick reads one device only."""
+    data = fixture_json("nvml-rtx4090.json")
+    data["devices"] = data["devices"] * 3
+    probe = sampled(NvidiaProbe(fake_pynvml.FakeNvml(data)), machine.context())
+    told = [[key for key in probe.next() if key.endswith("pcieTxBytes")] for _ in range(4)]
+    assert all(len(keys) == 1 for keys in told)
+    assert len({keys[0] for keys in told}) == 3
+
+
+def fault(fn, error, call="all", device=0):
+    return {"fn": fn, "device": device, "call": call, "raise": f"NVML_ERROR_{error}"}
+
+
+def test_transient_error_costs_one_tick(gpus):
+    """One unknown error leaves the keys out once and never ends a metric; the other keys are not touched."""
+    probe = gpus("nvml-h100x2.json", script=[fault("nvmlDeviceGetUtilizationRates", "UNKNOWN", call=2)])
+    told = [probe.next() for _ in range(3)]
+    assert ["gpu.0.gpu" in values for values in told] == [True, False, True]
+    assert all("gpu.0.temp" in values and "gpu.1.gpu" in values for values in told)
+
+
+def test_lasting_transient_error_is_asked_seldom_but_for_ever(gpus):
+    """After three failures in a row the call is tried every eighth tick, and comes back when it works."""
+    script = [fault("nvmlDeviceGetTemperature", "NO_DATA", call=call) for call in range(1, 6)]
+    probe = gpus("nvml-h100x2.json", script=script)
+    calls, told = [], []
+    for _ in range(30):
+        told.append("gpu.0.temp" in probe.next())
+        calls.append(probe.probe._nvml.calls["nvmlDeviceGetTemperature", 0])
+    assert calls[:3] == [1, 2, 3]
+    assert calls[9] == 3
+    assert told.index(True) == 2 + 3 * 8
+    assert all(told[told.index(True) :])
+
+
+def test_unsupported_call_is_not_repeated(gpus):
+    """What a board cannot do is asked once."""
+    probe = gpus("nvml-h100x2.json", script=[fault("nvmlDeviceGetPowerUsage", "NOT_SUPPORTED", device=1)])
+    for _ in range(3):
+        values = probe.next()
+    assert "gpu.1.powerWatts" not in values
+    assert "gpu.0.powerWatts" in values
+    assert probe.probe._nvml.calls["nvmlDeviceGetPowerUsage", 1] == 1
+
+
+def test_processes_without_permission(gpus):
+    """Who may not see processes gets the device's values all the same."""
+    probe = gpus("nvml-h100x2.json", script=[fault("nvmlDeviceGetComputeRunningProcesses", "NO_PERMISSION")])
+    values = probe.next()
+    assert "gpu.0.gpu" in values
+    assert not of(values, "gpu.process.")
+
+
+def test_lost_device_is_marked_and_asked_again_each_minute(gpus):
+    """A device that fell off the bus has the key `lost` only, until it answers again; the others go on."""
+    probe = gpus("nvml-h100x2.json", script=[fault("nvmlDeviceGetTemperature", "GPU_IS_LOST", call=2, device=1)])
+    probe.next()
+    values = probe.next()
+    assert values["gpu.1.lost"] == 1
+    assert values["gpu.1.gpu"] == 97.0  # read before it was lost
+    assert of(probe.next(after=30), "gpu.1.") == {"lost": 1}
+    back = probe.next(after=31)
+    assert "gpu.1.lost" not in back
+    assert back["gpu.1.temp"] == 62.0
+
+
+@pytest.mark.parametrize(
+    ("error", "loud"), [("LIBRARY_NOT_FOUND", False), ("DRIVER_NOT_LOADED", False), ("LIB_RM_VERSION_MISMATCH", True)]
+)
+def test_no_library(gpus, error, loud):
+    """Without a driver the probe is left out; a driver of another version than the library is worth a warning."""
+    with pytest.raises(ProbeUnavailableError, match="NVML") as caught:
+        gpus("nvml-h100x2.json", script=[{"fn": "nvmlInit", "call": 1, "raise": f"NVML_ERROR_{error}"}])
+    assert caught.value.loud is loud
+
+
+def test_library_that_lost_its_state_is_initialised_again(gpus):
+    """UNINITIALIZED costs one tick."""
+    probe = gpus("nvml-h100x2.json", script=[fault("nvmlDeviceGetTemperature", "UNINITIALIZED", call=2)])
+    told = ["gpu.0.temp" in probe.next() for _ in range(3)]
+    assert told == [True, False, True]
+    assert probe.probe._nvml.calls["nvmlInit", None] == 2
+
+
+def test_metadata(gpus, machine):
+    """The hardware record tells name, memory, cores, architecture, UUID, bus and NUMA node of every device."""
+    machine.write({"/sys/bus/pci/devices/0000:1b:00.0/numa_node": "1\n"})
+    metadata = gpus("nvml-h100x2.json", gpu_device_ids="1").probe.metadata()
+    assert metadata["gpu_count"] == 2
+    assert metadata["gpu_type"] == "NVIDIA H100 80GB HBM3"
+    assert metadata["cuda_version"] == "12.4"
+    assert metadata["gpu_nvidia"][0] == {
+        "name": "NVIDIA H100 80GB HBM3",
+        "memory_total": 85520809984,
+        "cuda_cores": 16896,
+        "architecture": "Hopper",
+        "uuid": "GPU-00000000-0000-0000-0000-000000000000",
+        "pci_bus_id": "00000000:1B:00.0",
+        "numa_node": 1,
+    }
+
+
+DEVICES = (Identity(0, "GPU-aa11"), Identity(1, "GPU-ab22", ("MIG-c1", "MIG-c2")), Identity(2, "GPU-dd33"))
+
+
+@pytest.mark.parametrize(
+    ("ids", "visible", "chosen"),
+    [
+        (None, "0", [0, 1, 2]),
+        (("2", "0", "9"), None, [0, 2]),
+        (("GPU-ab",), None, [1]),
+        (("GPU-a",), None, []),  # names two
+        (("visible",), None, [0, 1, 2]),
+        (("visible",), "2,1", [1, 2]),
+        (("visible",), "1,-1,2", [1]),  # CUDA stops at the first invalid entry
+        (("visible",), "", []),
+        (("visible",), "MIG-c2", [1]),
+    ],
+)
+def test_selection(ids, visible, chosen):
+    """Indices, UUIDs or their beginnings, and CUDA's own rule for CUDA_VISIBLE_DEVICES; keys keep the NVML index."""
+    assert select(ids, DEVICES, {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}) == chosen
+
+
+def test_no_driver_no_library(machine):
+    """Where nothing of a driver is there, the probe says so without loading anything."""
+    assert "no NVIDIA driver" in NvidiaProbe().discover(machine.context())
+    machine.write({"/dev/nvidiactl": ""})
+    assert NvidiaProbe().discover(machine.context()) is None
