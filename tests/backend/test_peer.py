@@ -1,0 +1,121 @@
+"""Judged by the real peer: `wandb sync` of offline runs made by wandb, against the server."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.server import serve
+
+PEER = Path(__file__).resolve().parents[2] / ".venv-peer" / "bin"
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(
+        not (PEER / "wandb").exists(), reason="the peer's environment .venv-peer is missing; `make test` makes it"
+    ),
+]
+
+FULL = """
+import wandb
+settings = wandb.Settings(x_stats_sampling_interval=0.1)
+config = {"lr": 0.1, "model": {"layers": [1, 2]}}
+with wandb.init(project="p 1", id="full", name="full run", config=config, tags=["b", "a"], notes="n", group="g", job_type="j", settings=settings) as run:
+    print("hello console")
+    for step in range(50):
+        run.log({"loss": 1 / (step + 1), "acc": float("nan") if step == 3 else step, "nest": {"x": step}})
+    run.config["late"] = "ü"
+    run.summary["best"] = float("inf")
+    run.alert("T", "body", level=wandb.AlertLevel.WARN)
+    open("saved.bin", "wb").write(bytes(range(256)) * 1000)
+    run.save("saved.bin", policy="now")
+    run.finish(exit_code=3)
+"""
+RESUMED = """
+import sys, wandb
+with wandb.init(project="proj", id="res", resume="allow", settings=wandb.Settings(x_disable_stats=True)) as run:
+    for step in range(5):
+        run.log({"x": int(sys.argv[1]) + step})
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The offline runs, made once."""
+    folder = tmp_path_factory.mktemp("runs")
+    for source, *arguments in ((FULL,), (RESUMED, "0"), (RESUMED, "100")):
+        peer(folder, "python", "-c", source, *arguments, WANDB_MODE="offline")
+    return folder
+
+
+def peer(folder, program, *arguments, **environ):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    quiet = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true", "WANDB_DISABLE_GIT": "true", "HOME": str(folder)}
+    command = [str(PEER / program), *arguments]
+    subprocess.run(command, cwd=folder, env=kept | quiet | environ, check=True, capture_output=True, timeout=120)
+
+
+def sync(server, folder, pattern, **environ):
+    logs = sorted(str(path.parent) for path in folder.glob(f"wandb/offline-run-*/{pattern}"))
+    assert logs
+    address = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": server.key}
+    peer(folder, "wandb", "sync", "--include-synced", *logs, **address, **environ)
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_a_whole_run(tmp_path, folder, modern):
+    """Rows, config, summary, console, samples, files, alert and exit code arrive; plain, and with all features on."""
+    options = ["--structured-console"] if modern else ["--no-gzip"]
+    with serve(tmp_path, arguments=options) as server:
+        sync(server, folder, "run-full.wandb", WANDB_X_FILE_STREAM_NO_GZIP="false")
+        run = server.run("local", "p 1", "full")
+        history = server.history("local", "p 1", "full")
+        console = server.console("local", "p 1", "full")
+        saved = server.file("local", "p 1", "full", "saved.bin")
+        statuses = {entry["status"] for entry in server.requests()}
+        errors = server.errors()
+
+    assert (statuses, errors) == ({200}, "")
+    assert [row["_step"] for row in history] == list(range(50))
+    assert [row["loss"] for row in history] == [1 / (step + 1) for step in range(50)]
+    assert math.isnan(history[3]["acc"])
+    assert history[7]["nest"] == {"x": 7}
+    config = {key: entry["value"] for key, entry in run["config"].items() if key != "_wandb"}
+    assert config == {"lr": 0.1, "model": {"layers": [1, 2]}, "late": "ü"}
+    assert (run["summary"]["loss"], run["summary"]["best"], run["summary"]["_step"]) == (1 / 50, math.inf, 49)
+    assert (run["display_name"], run["group"], run["job_type"], run["notes"]) == ("full run", "g", "j", "n")
+    assert (sorted(run["tags"]), run["state"], run["exit_code"]) == (["a", "b"], "failed", 3)
+    assert [(alert["title"], alert["text"], alert["severity"]) for alert in run["alerts"]] == [("T", "body", "WARN")]
+    assert any("hello console" in line for line in console)
+    assert all(line.startswith("{") == modern for line in console)
+    assert run["events_lines"] > 0
+    assert hashlib.md5(saved).hexdigest() == hashlib.md5(bytes(range(256)) * 1000).hexdigest()
+    names = {file["name"] for file in run["files"] if file["uploaded"]}
+    assert {"saved.bin", "config.yaml", "wandb-summary.json", "wandb-metadata.json"} <= names
+    assert run["missing_files"] == []
+
+
+def test_a_resumed_run(tmp_path, folder):
+    """The peer asks for the first segment's state, understands the answer, and goes on behind it."""
+    with serve(tmp_path) as server:
+        sync(server, folder, "run-res.wandb")
+        history = server.history("local", "proj", "res")
+        asked = server.requests("RunResumeStatus")
+
+    assert [entry["status"] for entry in asked] == [200] * len(asked)
+    assert asked
+    assert [(row["_step"], row["x"]) for row in history] == [(n, n if n < 5 else 95 + n) for n in range(10)]
+
+
+def test_a_quota(tmp_path, folder):
+    """A refused request reaches the peer as 429, and what it sends again arrives."""
+    fault = {"action": "status", "status": 429, "headers": {"Retry-After": "0.1"}, "path": "file_stream", "nth": 1}
+    with serve(tmp_path, faults=[fault]) as server:
+        sync(server, folder, "run-full.wandb")
+
+        assert [entry["status"] for entry in server.requests("FileStream")].count(200) >= 1
+        assert server.run("local", "p 1", "full")["history_lines"] == 50
