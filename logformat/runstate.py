@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .console import ConsoleLine, LineAssembler
-from .history import RUNTIME, SHAPES_KEPT, STEP, TIMESTAMP, Path, decode_history
+from .history import RUNTIME, SHAPES_KEPT, STEP, TIMESTAMP, Path, decode_history, decode_items
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
@@ -109,6 +109,8 @@ class RunState:
         self.last_runtime = 0.0
         """Seconds: the largest `_runtime` of a row."""
         self._summary = Summary()
+        self._summary_step = b""
+        """The step that the latest summary record carries: logs of the peer hold it just before the row itself."""
         self._folds = MetricSummaries()
         self._metric_index: dict[tuple[str, str], int] = {}
         self._streams = {name: LineAssembler(name) for name in ("stdout", "stderr")}
@@ -217,6 +219,11 @@ class RunState:
             self.last_runtime = max(self.last_runtime, _number(texts[runtime]))
         if self._keep:
             self.rows.append(row_of(paths, texts))
+        if step >= 0 and texts[step] == self._summary_step:
+            # The summary record before it says what the row made.
+            self._folds.apply(paths, texts, None)
+            self._summary.set(STEP, texts[step])
+            return
         plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary)
         self._summary.update(plain_paths, plain_texts)
 
@@ -228,6 +235,7 @@ class RunState:
         run = record.message()
         info = self.info
         self.has_run = True
+        self._summary_step = b""  # the rows of another segment count from 0 again
         for ours, theirs in (
             ("run_id", run.run_id),
             ("entity", run.entity),
@@ -270,11 +278,18 @@ class RunState:
             _remove(self.config, tuple(item.nested_key) or (item.key,))
 
     def _summary_record(self, record: Record) -> None:
+        body = record.body
+        items = decode_items(body)
+        if items is not None and items[2] == len(body) and STEP not in items[0]:
+            self._summary.update(items[0], items[1], nulls=True)
+            return
         change = record.message()
         for item in change.update:
-            path = tuple(item.nested_key) or (item.key,)
-            if path != STEP:  # the step of a summary is that of the last row
-                self._summary.set(path, item.value_json.encode())
+            path, text = tuple(item.nested_key) or (item.key,), item.value_json.encode()
+            if path == STEP:  # the step of the summary is that of the last row; this one says up to where it was folded
+                self._summary_step = text
+            else:
+                self._summary.set(path, text)
         for item in change.remove:
             self._summary.remove(tuple(item.nested_key) or (item.key,))
 

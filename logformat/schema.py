@@ -254,7 +254,7 @@ message ArtifactRecord
 message ArtifactManifest
     1 version int32
     2 storage_policy string
-    3 storage_policy_config StatsItem*
+    3 storage_policy_config ManifestItem*
     4 contents ArtifactManifestEntry*
     5 manifest_file_path string
 
@@ -267,7 +267,12 @@ message ArtifactManifestEntry
     6 local_path string
     7 birth_artifact_id string
     8 skip_cache bool
-    16 extra StatsItem*
+    16 extra ManifestItem*
+
+# Unlike every other item, the JSON text is field 2 here.
+message ManifestItem
+    1 key string
+    2 value_json string
 
 message EnvironmentRecord
     1 os string

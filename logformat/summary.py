@@ -11,6 +11,8 @@ from .history import SHAPES_KEPT, Path
 from .values import loads
 
 _KINDS = ("min", "max", "mean", "best", "last", "first")
+_DOUBLE_BITS = 1023  # an integer of more bits may be no double, and neither sums nor means of it are
+_LEVELS = re.compile(r"(?<!\\)\.")
 
 
 class Summary:
@@ -23,15 +25,15 @@ class Summary:
         self._leaves: dict[Path, bytes] = {}
         self._admitted: set[tuple[Path, ...]] = set()  # shapes of rows known to break no invariant
 
-    def update(self, paths: tuple[Path, ...], texts: list[bytes]) -> None:
-        """Set many leaves; null sets nothing, as a row's null says nothing about the metric."""
+    def update(self, paths: tuple[Path, ...], texts: list[bytes], *, nulls: bool = False) -> None:
+        """Set many leaves; a null sets nothing unless told, as a row's null says nothing about the metric."""
         if paths not in self._admitted:
             for path in paths:
                 self._make_room(path)
             if len(self._admitted) >= SHAPES_KEPT:
                 self._admitted.clear()
             self._admitted.add(paths)
-        if b"null" in texts:
+        if not nulls and b"null" in texts:
             pairs: Iterable[tuple[Path, bytes]] = (
                 pair for pair in zip(paths, texts, strict=True) if pair[1] != b"null"
             )
@@ -101,15 +103,15 @@ class MetricSummaries:
         self._rules: dict[Path, Any] = {}  # path -> MetricRecord
         self._globs: list[tuple[re.Pattern[str], Any]] = []
         self._matched: dict[Path, Any] = {}
-        self._state: dict[Path, dict[str, float]] = {}
+        self._state: dict[Path, dict[str, Any]] = {}
         self._shapes: dict[tuple[Path, ...], bool] = {}
 
     def define(self, metric: Any) -> None:
         """Take a MetricRecord into account for the rows that follow."""
         if metric.name:
-            # A name's unescaped dots separate levels for the summary, and rows may hold the name as one component too.
+            # Dots separate levels unless escaped, and rows may hold the name as one component too.
             self._rules[(metric.name,)] = metric
-            self._rules[tuple(metric.name.split("."))] = metric
+            self._rules[tuple(part.replace("\\.", ".") for part in _LEVELS.split(metric.name))] = metric
         elif metric.glob_name:
             pattern = ".*".join(re.escape(part) for part in metric.glob_name.split("*"))
             self._globs.append((re.compile(pattern), metric))
@@ -117,9 +119,12 @@ class MetricSummaries:
         self._shapes.clear()
 
     def apply(
-        self, paths: tuple[Path, ...], texts: list[bytes], summary: Summary
+        self, paths: tuple[Path, ...], texts: list[bytes], summary: Summary | None
     ) -> tuple[tuple[Path, ...], list[bytes]]:
-        """Fold a row's defined metrics into `summary`; the rest of the row, which is folded as it is."""
+        """Fold a row's defined metrics into `summary`; the rest of the row, which is folded as it is.
+
+        Without a summary the row only counts: for the means of the rows behind it.
+        """
         if not (self._rules or self._globs):
             return paths, texts
         plain = self._shapes.get(paths)
@@ -154,32 +159,37 @@ class MetricSummaries:
         self._matched[path] = metric
         return metric
 
-    def _fold(self, path: Path, text: bytes, metric: Any, summary: Summary) -> None:
+    def _fold(self, path: Path, text: bytes, metric: Any, summary: Summary | None) -> None:
         try:
             value = loads(text)
         except ValueError:
             return
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            if value is not None:
-                summary.set(path, text)
+        if value is None:
             return
+        if isinstance(value, int) and value.bit_length() > _DOUBLE_BITS:
+            value = math.inf if value > 0 else -math.inf
         state = self._state.setdefault(path, {})
-        kinds = metric.summary
-        if not math.isnan(value):
-            for kind, better in (("min", min), ("max", max)):
-                state[kind] = better(state.get(kind, value), value)
-        state["count"] = state.get("count", 0) + 1
-        state["total"] = state.get("total", 0) + value
-        state["mean"] = state["total"] / state["count"]
         state["last"] = value
         state.setdefault("first", value)
-        state["best"] = state.get("max" if metric.goal == 2 else "min", value)
-        for kind in _KINDS:
-            if getattr(kinds, kind) and kind in state:
-                summary.set((*path, kind), _dumps(state[kind]))
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            for kind, better in (("min", min), ("max", max)):
+                # As in the peer, one NaN is the extreme of everything: it is not passed over in silence.
+                before = state.get(kind, value)
+                state[kind] = math.nan if math.isnan(before) or math.isnan(value) else better(before, value)
+            state["count"] = state.get("count", 0) + 1
+            state["total"] = state.get("total", 0) + value
+            state["mean"] = state["total"] / state["count"]
+            state["best"] = state["max" if metric.goal == 2 else "min"]
+        if summary is None:
+            return
+        wanted = [kind for kind in _KINDS if getattr(metric.summary, kind) and kind in state]
+        for kind in wanted:
+            summary.set((*path, kind), _dumps(state[kind]))
+        if not wanted:  # a text has no minimum: it says what it is
+            summary.set(path, text)
 
 
-def _dumps(number: float) -> bytes:
+def _dumps(value: Any) -> bytes:
     from json import dumps
 
-    return dumps(number).encode()
+    return dumps(value, ensure_ascii=False).encode()

@@ -19,7 +19,8 @@ def loads(text: bytes) -> Any:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return json.loads(text.decode("utf-8", "replace"))
+        value = json.loads(text.decode("utf-8", "replace"))
+        return _without_surrogates(value) if b"\\u" in text else value
     if (type(value) is float and abs(value) >= _INT64_LIMIT) or type(value) in {list, dict}:
         # orjson turns integers beyond 64 bits into floats; where one may be hidden, take the exact road.
         return json.loads(text)
@@ -39,3 +40,14 @@ def loads_all(texts: list[bytes]) -> list[Any]:
         if kind in {list, dict} or (kind is float and abs(value) >= _INT64_LIMIT):
             values[index] = loads(texts[index])
     return values
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Half of a surrogate pair is no text: nobody could write it to a file or a socket, so U+FFFD stands for it."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(inner) for inner in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(inner) for key, inner in value.items()}
+    return value
