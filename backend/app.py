@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import sqlite3
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import orjson
 from starlette.applications import Starlette
@@ -38,6 +41,7 @@ MAX_BODY = 64 << 20  # bytes as sent; clients stay below 12 MB unless told other
 MAX_UNPACKED = 256 << 20
 MAX_FILE = 5 << 40  # the largest file that clients of this protocol upload
 WRITE_SIZE = 1 << 20
+WRITER_THREADS = 4  # one commits at a time; the others flush uploaded files meanwhile
 
 PAGE_FOLDER = Path(__file__).parent / "page"
 ASSETS = {"page.js": "text/javascript", "chart.js": "text/javascript", "page.css": "text/css"}
@@ -49,6 +53,8 @@ PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -73,6 +79,8 @@ class Backend:
         self._limiter = None
         if settings.limit is not None:
             self._limiter = RateLimiter(settings.limit, settings.window_s, clocks.steady)
+        # Threads of their own, so that writers who wait for each other leave those of the readers alone.
+        self._writers = ThreadPoolExecutor(WRITER_THREADS, "runferry-writer")
 
     def routes(self) -> list[Route]:
         """Every route of the server, each behind the check that it needs."""
@@ -137,7 +145,7 @@ class Backend:
         projects = [project for call in parsed.calls if (project := self._operations.project_of(call))]
         quota = self._take(projects[0]) if projects else None
         base_url = str(request.base_url).rstrip("/")
-        answer = await run_in_threadpool(parsed.run, self._operations.resolvers(base_url))
+        answer = await self._in_writer(parsed.run, self._operations.resolvers(base_url))
         return _with_quota(Response(orjson.dumps(answer), media_type="application/json"), quota)
 
     async def _file_stream(self, request: Request) -> Response:
@@ -157,7 +165,7 @@ class Backend:
             "exitcode": update.exit_code,
         }
         quota = self._take((path.entity, path.project))
-        await run_in_threadpool(self._store.apply_stream, path, update)
+        await self._in_writer(self._store.apply_stream, path, update)
         return _with_quota(json_response({"exitcode": None, "limits": {}}), quota)
 
     async def _upload(self, request: Request) -> Response:
@@ -170,7 +178,7 @@ class Backend:
         if name is None:
             raise HTTPException(403, "the upload address is not valid or no longer valid; ask for a new one")
         entry.details = {"file": name}
-        upload = await run_in_threadpool(self._store.blobs.upload)
+        upload = await self._in_writer(self._store.blobs.upload)
         try:
             pending = bytearray()
             async for chunk in request.stream():
@@ -178,14 +186,18 @@ class Backend:
                 if upload.size + len(pending) > MAX_FILE:
                     raise HTTPException(413, f"a file has at most {MAX_FILE} bytes")
                 if len(pending) >= WRITE_SIZE:
-                    await run_in_threadpool(upload.write, pending)
+                    await self._in_writer(upload.write, pending)
                     pending = bytearray()
-            await run_in_threadpool(upload.write, pending)
-            file = await run_in_threadpool(self._store.put_file, run_key, name, upload)
+            await self._in_writer(upload.write, pending)
+            file = await self._in_writer(self._store.put_file, run_key, name, upload)
         finally:
-            await run_in_threadpool(upload.discard)
+            await self._in_writer(upload.discard)
         entry.details["md5"] = file.md5
         return Response(status_code=200, headers={"ETag": f'"{file.md5}"'})
+
+    async def _in_writer(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        call = partial(function, *arguments, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._writers, call)
 
     async def _body(self, request: Request) -> bytes:
         announced = request.headers.get("content-length", "0")

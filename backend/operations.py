@@ -95,17 +95,17 @@ class Operations:
         }
 
     def _project(self, arguments: Arguments) -> Any:
-        path = self._path(arguments.get("entityName"), arguments.get("name"), "placeholder")
+        entity, project = self._entity_and_project(arguments.get("entityName"), arguments.get("name"))
 
         def bucket(inner: Arguments) -> Any:
             try:
-                return self._bucket(self.store.run(self._path(path.entity, path.project, inner.get("name"))))
+                return self._bucket(self.store.run(self._path(entity, project, inner.get("name"))))
             except RunNotFoundError as error:
                 if inner.get("missingOk") is True:
                     return None
                 raise GraphQLError(str(error)) from None
 
-        return {**_project_node(path), "bucket": bucket, "run": bucket}
+        return {**_project_node(entity, project), "bucket": bucket, "run": bucket}
 
     def _upsert_bucket(self, arguments: Arguments) -> Any:
         given = _input(arguments)
@@ -180,9 +180,12 @@ class Operations:
         except RunNotFoundError as error:
             raise GraphQLError(str(error)) from None
 
+    def _entity_and_project(self, entity: object, project: object) -> tuple[str, str]:
+        return str(entity or self.settings.entity), str(project or "uncategorized")
+
     def _path(self, entity: object, project: object, name: object) -> RunPath:
         try:
-            return RunPath(str(entity or self.settings.entity), str(project or "uncategorized"), str(name or ""))
+            return RunPath(*self._entity_and_project(entity, project), str(name or ""))
         except ValueError as error:
             raise GraphQLError(str(error)) from None
 
@@ -215,7 +218,7 @@ class Operations:
             "logLineCount": run.extent(CONSOLE).length,
             "historyTail": lambda _: self._tail(run, HISTORY),
             "eventsTail": lambda _: self._tail(run, EVENTS),
-            "project": _project_node(run.path),
+            "project": _project_node(run.path.entity, run.path.project),
         }
 
     def _tail(self, run: Run, stream: str) -> str:
@@ -224,9 +227,9 @@ class Operations:
         return json.dumps([text for _, text in self.store.lines(run, stream, max(0, length - 1))], ensure_ascii=False)
 
 
-def _project_node(path: RunPath) -> Any:
-    entity = {"id": _node_id("Entity", path.entity), "name": path.entity}
-    return {"id": _node_id("Project", f"{path.project}:{path.entity}"), "name": path.project, "entity": entity}
+def _project_node(entity: str, project: str) -> Any:
+    owner = {"id": _node_id("Entity", entity), "name": entity}
+    return {"id": _node_id("Project", f"{project}:{entity}"), "name": project, "entity": owner}
 
 
 def _node_id(kind: str, name: str) -> str:
