@@ -59,7 +59,7 @@ class Sampler:
             self._emit(sample)
 
     def start(self) -> None:
-        """Start the thread and return at once; the first sample follows within about 0.1 s. A second call does nothing."""
+        """Start the thread and return at once; the first sample follows within about 0.1 s. May be called twice."""
         if self._inert or self._thread is not None or self._stopping.is_set():
             return
         self._thread = threading.Thread(target=self._run, name="runferry-sampler", daemon=True)

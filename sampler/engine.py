@@ -1,4 +1,4 @@
-"""One tick: ask every probe, merge what arrived in time into one sample. No thread and no waiting for deadlines here."""
+"""One tick: ask every probe, merge what arrived in time into one sample. Deadlines are the sampler's."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
 
 
 def disk_of(ctx: Context, device: str) -> str | None:
-    """The disk that holds block device `major:minor`: `8:1` -> `sda`. None for file systems without one (overlay, NFS)."""
+    """The disk that holds block device `major:minor`: `8:1` -> `sda`. None where there is none (overlay, NFS)."""
     target = ctx.link(f"/sys/dev/block/{device}")
     if target is None:
         return None

@@ -1,4 +1,4 @@
-"""What a probe is: one source of metrics, with its keys, its tier and its life `discover -> open -> sample -> close`."""
+"""What a probe is: one source of metrics, its keys, its tier, its life `discover -> open -> sample -> close`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Probe:
         return (cls(),)
 
     def discover(self, ctx: Context) -> str | None:  # noqa: ARG002
-        """Why the source cannot be here, or None. Looks only at files that answer at once; runs in the sampler's thread."""
+        """Why the source cannot be here, or None. Looks only at files that answer at once: the sampler waits."""
         return None
 
     def open(self, ctx: Context) -> None:

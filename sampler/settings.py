@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,6 +14,8 @@ def parse_list(text: str) -> tuple[str, ...]:
     """The items of a JSON list, else of a comma- or colon-separated list (as an environment variable gives it)."""
     text = text.strip()
     if text.startswith("["):
+        import json
+
         items = json.loads(text)
         if not isinstance(items, list):
             raise ValueError(f"expected a JSON list, got {text!r}")
@@ -35,7 +36,7 @@ class SamplerSettings:
         label: appended to every key as `/l:<label>`, so that several writers of one run stay apart.
         probes: names of the probes to run; None runs all.
         skip_probes: names of probes not to run.
-        gpu_device_ids: NVML indices or UUIDs (or prefixes) to sample; ("visible",) resolves CUDA_VISIBLE_DEVICES; None is all.
+        gpu_device_ids: NVML indices or UUIDs (or prefixes) to sample; ("visible",) resolves CUDA_VISIBLE_DEVICES.
         no_cgroup: ignore the limits of control groups; percentages then refer to the host.
         cpu_norm: what 100 % of `cpu` means: the CPUs this process may use, or the host's physical cores.
         per_core: also `cpu.{i}.cpu_percent` for each logical core.

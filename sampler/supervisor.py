@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from enum import Enum, auto
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from .context import Context
@@ -54,7 +55,8 @@ def spawn_helper() -> Child:
     environ = {**os.environ, "PYTHONSAFEPATH": "1"}
     if "PYTHONPATH" in environ:
         parts = environ["PYTHONPATH"].split(os.pathsep)
-        environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in parts if part)  # noqa: PTH100 - text in, text out
+        absolute = [str(Path(part).absolute()) for part in parts if part]
+        environ["PYTHONPATH"] = os.pathsep.join(absolute)
     return subprocess.Popen(  # noqa: S603 - this interpreter, no shell
         [sys.executable, "-m", f"{__package__}.helper"],
         stdin=subprocess.PIPE,

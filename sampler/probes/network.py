@@ -10,7 +10,7 @@ _RECEIVED, _SENT = 0, 8  # columns of /proc/net/dev behind the interface's name
 
 
 def read_interfaces(ctx: Context) -> dict[str, tuple[int, int]]:
-    """Bytes (sent, received) by interface; without loopback and members of a bond, bridge or team (counted by those)."""
+    """Bytes (sent, received) by interface, without loopback and what a bond, bridge or team counts already."""
     table = {}
     for line in (ctx.read("/proc/net/dev") or "").splitlines():
         name, colon, rest = line.partition(":")

@@ -24,8 +24,8 @@ _ECC_CORRECTED, _ECC_UNCORRECTED = 0, 1
 _ECC_SINCE_DRIVER_LOAD, _ECC_DEVICE_MEMORY = 0, 2
 _PCIE_TX, _PCIE_RX = 0, 1
 _ARCHITECTURES = {
-    2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
-    13: "Rubin",
+    2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada", 9: "Hopper",
+    10: "Blackwell", 13: "Rubin",
 }  # fmt: skip
 
 # The device's values that are repeated for the processes on it.
@@ -141,7 +141,10 @@ class Device:
         self._handle = handle
 
     def sample(self, ctx: Context, out: Values, pids: Collection[int], *, tick: int, turns: int) -> None:
-        """Write the values of the sample number `tick`, of `turns` devices. A device that is lost has one key, `gpu.{i}.lost`, until it answers again."""
+        """Write the values of sample number `tick`; `turns` devices take turns at slow calls.
+
+        A device that is lost has one key, `gpu.{i}.lost`, until it answers again.
+        """
         if self._lost_at is not None and ctx.now - self._lost_at < ASK_LOST_AGAIN:
             out[f"gpu.{self.index}.lost"] = 1
             return
