@@ -14,6 +14,8 @@ from ..logformat import GapReason, RunState, find_logs, read_records, run_id_of
 from ..sync.status import sync_state
 from .text import ago, plain_json, printable, size
 
+_PIPE_WIDTH = 200  # columns where no terminal says how wide it is: wide enough that nothing folds
+
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
@@ -87,24 +89,35 @@ def _print_json(rows: Iterator[dict[str, Any]]) -> bool:
 def _print_table(rows: Iterator[dict[str, Any]], *, count: int) -> bool:
     from rich.console import Console
     from rich.progress import track
-    from rich.table import Table
-    from rich.text import Text
 
     console = Console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("run", "name", "project", "status", "rows", "samples", "size", "last write", "sync", "problem"):
-        table.add_column(title, justify="right" if title in {"rows", "samples", "size"} else "left", overflow="fold")
-    damaged = False
     listed = track(rows, total=count, description="reading", console=Console(stderr=True), transient=True)
-    for row in listed if console.is_terminal else rows:
-        damaged |= bool(row.get("problem"))
-        cells = [row["run"], row.get("name", ""), row.get("project", ""), row["status"]]
-        cells += [str(row.get("rows", "")), str(row.get("samples", ""))]
-        cells += [size(row["size"]), f"{ago(row['age'])} ago"] if "size" in row else ["", ""]
-        cells += [row.get("sync", ""), row["problem"]]
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    if table.row_count:
-        console.print(table)
+    found = list(listed if console.is_terminal else rows)
+    damaged = any(row.get("problem") for row in found)
+    if found:
+        if not console.is_terminal:
+            console.width = _PIPE_WIDTH
+        console.print(_table(found, problems=damaged))
     else:
         click.echo("no runs found")
     return damaged
+
+
+def _table(rows: list[dict[str, Any]], *, problems: bool) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("run", "status", "rows", "samples", "size", "written", "synced"):
+        table.add_column(title, justify="right" if title in {"rows", "samples", "size"} else "left", no_wrap=True)
+    for title in ("project", "name"):
+        table.add_column(title, no_wrap=True, overflow="ellipsis")
+    if problems:
+        table.add_column("problem", overflow="fold", min_width=16)
+    for row in rows:
+        cells = [row["run"], row["status"], str(row.get("rows", "")), str(row.get("samples", ""))]
+        cells += [size(row["size"]), f"{ago(row['age'])} ago"] if "size" in row else ["", ""]
+        cells += [row.get("sync", ""), row.get("project", ""), row.get("name", "")]
+        cells += [row["problem"]] if problems else []
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
