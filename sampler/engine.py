@@ -18,7 +18,7 @@ from .settings import SamplerSettings
 OVERRUN = (
     0.5  # s; an inline probe that takes longer twice is moved to a thread. Waiting for a busy interpreter counts too
 )
-LONGEST_GRACE = 0.25  # s
+LONGEST_GRACE = 1.0  # s
 LEAST_CLOSE = 0.05  # s, for each probe, however long the others took
 SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
 
@@ -96,28 +96,42 @@ class Engine:
         return Context(self._settings, root=self._ctx.root, own_pids=self._ctx.own_pids)
 
     def tick(self, *, grace: float | None = None) -> None:
-        """Sample and emit once. Deferred probes that do not answer within `grace` s join the next tick.
+        """Sample and emit once. Deferred probes that do not answer within `grace` s are heard at the next tick.
 
-        The grace is a tenth of the interval, at most 0.25 s, unless given.
+        Unless given, the grace is a tenth of the interval, at most 1 s, and ends at `wake`.
         """
         now, timestamp = self._clock.monotonic(), self._clock.time_ns()
         self._ctx.begin(now)
-        deferred = [runner for runner in self.runners if not isinstance(runner, InlineRunner)]
-        asked = [runner for runner in deferred if runner.request(now)]
         values: Values = {}
+        deferred = [runner for runner in self.runners if not isinstance(runner, InlineRunner)]
+        for runner in deferred:
+            self._collect(runner, now, timestamp, values)
+        asked = [runner for runner in deferred if runner.request(now)]
         for runner in self.runners:
             if isinstance(runner, InlineRunner):
                 runner.request(now)
                 values.update(runner.take(now))
-        grace = min(self._settings.interval / 10, LONGEST_GRACE) if grace is None else grace
+        hurried = grace is None
+        longest = min(self._settings.interval / 10, LONGEST_GRACE) if grace is None else grace
         with self._ready:
-            self._ready.wait_for(lambda: not any(runner.waiting for runner in asked), grace)
-        for runner in deferred:
-            values.update(runner.take(now))
+            self._ready.wait_for(
+                lambda: (hurried and self._woken) or not any(runner.waiting for runner in asked), longest
+            )
+        for runner in asked:
+            self._collect(runner, now, timestamp, values)
         self._look_after_runners()
         if self._settings.self_metrics:
             self._sample_ourselves(values)
         self._send(Sample(timestamp, self._keys.clean(values)))
+
+    def _collect(self, runner: Runner, now: float, timestamp: int, values: Values) -> None:
+        """Add what has arrived to `values`; an answer that belongs to an earlier tick is a sample of its own."""
+        arrived = runner.take(now)
+        late_by = now - runner.asked_at
+        if arrived and late_by > self._settings.interval / 2:
+            self._send(Sample(timestamp - round(late_by * 1e9), self._keys.clean(arrived)))
+        else:
+            values.update(arrived)
 
     def settle(self, timeout: float) -> bool:
         """Wait until no probe is opening any more, at most `timeout` s or until `wake`; whether one has opened."""

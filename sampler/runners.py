@@ -19,6 +19,7 @@ class Runner:
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
         self.stats = Stats()
+        self.asked_at = 0.0  # monotonic s, of the request that the values taken last answer
         self.reason: str | None = None  # why the probe is unavailable; None while it may deliver
         self.loud = False  # whether that is worth a warning
 
@@ -170,6 +171,7 @@ class ThreadRunner(Runner):
         """What has arrived, unless it is too old to be true."""
         with self._ready:
             values, self._values = self._values, {}
+            self.asked_at = self._values_from
             return values if now - self._values_from <= self._max_age else {}
 
     def close(self, timeout: float) -> None:

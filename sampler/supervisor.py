@@ -137,6 +137,7 @@ class HelperRunner(Runner):
         """What has arrived, unless it is too old to be true."""
         with self._ready:
             values, self._values = self._values, {}
+            self.asked_at = self._values_from
             return values if now - self._values_from <= 2 * self._ctx.settings.interval else {}
 
     def metadata(self) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def test_probe_that_is_not_here(engine):
     assert built.warnings == ["probe fixed is left out: bad"]
 
 
-def test_late_probe_joins_the_next_tick(engine, clock):
-    """A thread that is not ready in time delays nobody; its values come with the next record, and are not asked twice."""
+def test_late_probe_has_a_sample_of_its_own(engine, clock):
+    """A thread that is not ready in time delays nobody and is not asked twice; its values keep the time of asking."""
     release, asked = threading.Event(), []
 
     def slow():
@@ -107,17 +107,27 @@ def test_late_probe_joins_the_next_tick(engine, clock):
 
     built = engine(Fixed({"slow": 1}, act=slow, tier=Tier.THREAD), Fixed({"fast": 1}), interval=0.1)
     built.tick()
+    asked_at = clock.time_ns()
     clock.now += 0.1
     built.tick()
     assert [sample.values for sample in built.samples] == [{"fast": 1}] * 2
     assert built.warnings == ["probe fixed hangs; its metrics are missing until it answers"]
     assert len(asked) == 1
     release.set()
-    runner = built.runners[0]
-    with built._ready:
-        assert built._ready.wait_for(lambda: not runner.waiting, 20)
-    built.tick()
-    assert built.samples[-1].values == {"fast": 1, "slow": 1}
+    settled(built)
+    built.tick(grace=20)
+    late, regular = built.samples[2:]
+    assert late.values == {"slow": 1}
+    assert abs(late.timestamp_ns - asked_at) < 1000
+    assert regular == Sample(clock.time_ns(), {"fast": 1, "slow": 1})
+
+
+def settled(engine):
+    """Wait until the first probe of an engine has answered."""
+    runner = engine.runners[0]
+    with engine._ready:
+        assert engine._ready.wait_for(lambda: not runner.waiting, 20)
+    return runner
 
 
 def test_values_that_are_too_old_are_dropped(engine, clock):
@@ -125,10 +135,8 @@ def test_values_that_are_too_old_are_dropped(engine, clock):
     release = threading.Event()
     built = engine(Fixed({"slow": 1}, act=lambda: release.wait(20), tier=Tier.THREAD), Fixed({"fast": 1}), interval=0.1)
     built.tick()
-    runner = built.runners[0]
     release.set()
-    with built._ready:
-        assert built._ready.wait_for(lambda: not runner.waiting, 20)
+    runner = settled(built)
     assert runner.take(clock.now + 0.21) == {}
 
 
@@ -246,6 +254,24 @@ def test_first_sample_comes_at_once_and_stop_is_quick():
     assert {"memory_percent", "proc.memory.rssMB", "network.sent", "disk.in"} <= set(samples[0].values)
     assert "cpu" in samples[1].values
     assert not any(thread.name.startswith("runferry") for thread in threading.enumerate())
+
+
+def test_stop_does_not_wait_for_a_slow_probe(machine):
+    """A stop in the middle of a tick's grace ends the wait."""
+    release, sampling = threading.Event(), threading.Event()
+
+    def slow():
+        sampling.set()
+        release.wait(20)
+
+    sampler = Sampler(SamplerSettings(interval=600.0), lambda _: None, root=str(machine.root))
+    sampler._engine._given = [Fixed(act=slow, tier=Tier.THREAD)]
+    sampler.start()
+    assert sampling.wait(5)
+    started = time.monotonic()
+    sampler.stop()
+    assert time.monotonic() - started < 2.0
+    release.set()
 
 
 def test_stop_without_start():

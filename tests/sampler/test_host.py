@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 
 import pytest
+from runferry.sampler import SamplerSettings
+from runferry.sampler.context import Context
 from runferry.sampler.probes.cpu import CpuProbe
 from runferry.sampler.probes.disk_io import DiskIoProbe
 from runferry.sampler.probes.disk_usage import DiskUsageProbe
 from runferry.sampler.probes.memory import MemoryProbe
 from runferry.sampler.probes.network import NetworkProbe
+from runferry.sampler.probes.portable import PortableProbe
 from runferry.sampler.proctree import parse_stat, walk
 
 HZ = os.sysconf("SC_CLK_TCK")
@@ -216,3 +219,22 @@ def test_sources_that_are_missing_say_so(machine):
     ctx = machine.context()
     for probe in (CpuProbe(), DiskIoProbe(), MemoryProbe(), NetworkProbe()):
         assert "/proc/" in probe.discover(ctx)
+
+
+def test_portable_probe_agrees_with_ours(sampled):
+    """On a machine that has both, psutil and our readers tell the same of this process and host."""
+    probes = (CpuProbe, MemoryProbe, NetworkProbe, DiskIoProbe, PortableProbe)
+    ctx = Context(SamplerSettings())
+    readers = [sampled(probe(), ctx) for probe in probes]
+    ours: dict[str, float] = {}
+    for reader in readers[:-1]:
+        reader.next()
+        ours |= reader.next()
+    readers[-1].next()
+    portable = readers[-1].next()
+    assert set(portable) <= set(ours)
+    assert {"cpu", "memory_percent", "proc.memory.rssMB", "network.sent", "disk.out"} <= set(portable)
+    assert portable["proc.memory.rssMB"] == pytest.approx(ours["proc.memory.rssMB"], rel=0.05)
+    assert portable["proc.cpu.threads"] == ours["proc.cpu.threads"]
+    if ctx.limits().memory is None:
+        assert portable["memory_percent"] == pytest.approx(ours["memory_percent"], abs=2)
