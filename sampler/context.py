@@ -14,6 +14,8 @@ _CHUNK = 1 << 16
 _SHORT = 1024  # bytes; /proc answers in pieces of about a page, so that less than this is the end of the file
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
+_own_pids: set[int] = set()  # of all samplers of this process
+
 
 class Context:
     """One per thread that samples. Paths are absolute as on Linux and are looked up below `root`.
@@ -24,7 +26,7 @@ class Context:
     def __init__(self, settings: SamplerSettings, *, root: str = "/", own_pids: set[int] | None = None) -> None:
         self.settings = settings
         self.root = root
-        self.own_pids: set[int] = set() if own_pids is None else own_pids  # helper processes, shared by all contexts
+        self.own_pids = _own_pids if own_pids is None else own_pids  # helper processes, not to be counted
         self.now = 0.0  # s, monotonic clock, taken once per tick
         self.tick = -1
         self._prefix = root.rstrip("/")

@@ -285,6 +285,7 @@ class HelperRunner(Runner):
                 break
         if child.poll() is not None:
             _close_pipes(child)
+            self._ctx.own_pids.discard(child.pid)
 
     def forget(self) -> None:
         """In a forked child: close our copies of the pipes, or the helper would not see the parent's end."""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,28 @@ def test_helper_stops_when_asked_to(run_in_helper):
     runner.close(2.0)
     assert time.monotonic() - started < 1.0
     assert not children()
+
+
+def test_forked_child_lets_go_of_the_helper(run_in_helper):
+    """A forked child that forgets the helper holds no end of its pipe: the helper still ends when the parent says so."""
+    runner = opened(run_in_helper("Steady"))
+    read_end, write_end = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forking with threads
+        child = os.fork()
+    if child == 0:
+        runner.forget()
+        os.close(write_end)
+        os.read(read_end, 1)  # until the parent has closed
+        os._exit(0)
+    os.close(read_end)
+    started = time.monotonic()
+    helper = runner._child
+    runner.close(10.0)
+    assert time.monotonic() - started < 5.0  # half of the time would have passed before it is killed
+    assert helper.returncode == 0
+    os.close(write_end)
+    os.waitpid(child, 0)
 
 
 def test_garbage_is_no_request():
