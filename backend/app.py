@@ -19,10 +19,12 @@ import orjson
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from .drain import Drain
 from .errors import BadRequestError, TooLargeError
 from .filestream import decode, gunzip
 from .gql_execute import Request as GraphQLRequest
@@ -201,7 +203,7 @@ class Backend:
 
     async def _body(self, request: Request) -> bytes:
         announced = request.headers.get("content-length", "0")
-        if announced.isdigit() and int(announced) > MAX_BODY:
+        if announced.isascii() and announced.isdigit() and int(announced) > MAX_BODY:
             raise HTTPException(413, f"a request body has at most {MAX_BODY} bytes")
         body = bytearray()
         async for chunk in request.stream():
@@ -250,7 +252,7 @@ def create_app(store: Store, settings: ServeSettings, keys: ApiKeys | None, cloc
         sqlite3.Error: _storage_error,
         OSError: _storage_error,
     }
-    return Starlette(routes=backend.routes(), exception_handlers=handlers)
+    return Starlette(routes=backend.routes(), exception_handlers=handlers, middleware=[Middleware(Drain)])
 
 
 def _is_loopback(host: str) -> bool:

@@ -84,7 +84,7 @@ class UploadSigner:
 
     def check(self, run_key: int, token: str, expires: str, signature: str, now: float) -> str | None:
         """The file name of a valid address, None for any other."""
-        if not expires.isdigit() or len(expires) > 12 or int(expires) < now:
+        if not (expires.isascii() and expires.isdigit()) or len(expires) > 12 or int(expires) < now:
             return None
         if not hmac.compare_digest(signature.encode(), self._signature(run_key, token, int(expires)).encode()):
             return None

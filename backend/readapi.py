@@ -22,7 +22,8 @@ from .store import RunNotFoundError, Store
 STREAMS = {"history": HISTORY, "events": EVENTS, "console": CONSOLE}
 PAGE_LINES = 5_000
 MAX_POINTS = 5_000
-NOSNIFF = {"X-Content-Type-Options": "nosniff"}  # what a client uploaded is never taken for a page
+# What a client uploaded is never taken for a page, and what changed is never taken from a cache.
+HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
 
 
 def json_response(content: Any, status: int = 200, *, strict: bool = False) -> Response:
@@ -30,7 +31,7 @@ def json_response(content: Any, status: int = 200, *, strict: bool = False) -> R
     if strict:
         content = _strict(content)
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return Response(text.encode("utf-8", "backslashreplace"), status, NOSNIFF, "application/json")
+    return Response(text.encode("utf-8", "backslashreplace"), status, HEADERS, "application/json")
 
 
 class ReadApi:
@@ -78,7 +79,7 @@ class ReadApi:
                 else:  # a newline inside a row can only be blank space between its parts
                     yield b"".join(text.replace("\n", " ").encode() + b"\n" for _, text in page)
 
-        return StreamingResponse(pages(start or 0), headers=NOSNIFF, media_type="application/jsonl")
+        return StreamingResponse(pages(start or 0), headers=HEADERS, media_type="application/jsonl")
 
     async def charts(self, request: Request) -> Response:
         """Series of one stream, drawn down to about `points` points each."""
@@ -112,7 +113,7 @@ class ReadApi:
                 return FileResponse(
                     self._store.blobs.path(file.blob),
                     media_type="application/octet-stream",
-                    headers=NOSNIFF,
+                    headers=HEADERS,
                     filename=file.name.rpartition("/")[2] or "file",
                     content_disposition_type="attachment",
                 )

@@ -4,6 +4,7 @@ import { chart, short } from "/page/chart.js";
 
 const REFRESH_MS = 5000;
 const CONSOLE_LINES = 300;
+const LISTED_RUNS = 500;
 const main = document.getElementById("main");
 
 /** make("p", {class: "quiet"}, "text", child, ...) */
@@ -49,13 +50,25 @@ function table(heads, rows, kind = "scroll") {
 async function showList() {
   document.title = "runferry";
   const runs = await fetchJson("/api/runs");
-  const projects = Map.groupBy ? Map.groupBy(runs, (run) => `${run.entity} / ${run.project}`) : group(runs);
-  const parts = [make("h1", {}, "Runs ", quiet(String(runs.length)))];
+  const filter = make("input", { type: "search", placeholder: "filter by name, tag, state", "aria-label": "filter runs" });
+  const list = make("div");
+  main.replaceChildren(make("div", { class: "tools" }, make("h1", {}, "Runs ", quiet(runs.length.toLocaleString())), filter), list);
   if (runs.length === 0) {
-    parts.push(make("p", { class: "quiet" }, "Nothing here yet. Point a client at this address, for example: "),
+    list.append(make("p", { class: "quiet" }, "Nothing here yet. Point a client at this address, for example: "),
       make("pre", { class: "card console" }, `RUNFERRY_BASE_URL=${location.origin} RUNFERRY_API_KEY=... runferry sync ./wandb`));
+    return;
   }
-  for (const [project, members] of projects) {
+  const draw = () => list.replaceChildren(...runTables(runs, filter.value.toLowerCase()));
+  filter.addEventListener("input", draw);
+  draw();
+}
+
+/** A table for each project, of the newest runs in whose texts `wanted` occurs. */
+function runTables(runs, wanted) {
+  const texts = (run) => [run.display_name, run.name, run.group, run.job_type, run.state, run.entity, run.project, ...run.tags];
+  const found = runs.filter((run) => texts(run).some((text) => text?.toLowerCase().includes(wanted)));
+  const parts = [];
+  for (const [project, members] of group(found.slice(0, LISTED_RUNS))) {
     parts.push(make("h2", {}, project, " ", quiet(plural(members.length, "run"))));
     parts.push(table([["Run"], ["State"], ["Group"], ["Tags"], ["Rows", "number"], ["Last change", "number"]], members.map((run) => make("tr", {},
       make("td", {}, make("a", { href: runLink(run) }, run.display_name), " ", quiet(run.display_name === run.name ? "" : run.name)),
@@ -65,14 +78,17 @@ async function showList() {
       make("td", { class: "number" }, run.history_lines.toLocaleString()),
       make("td", { class: "number" }, when(run.updated_at)))), "runs"));
   }
-  main.replaceChildren(...parts);
+  if (found.length > LISTED_RUNS) parts.push(make("p", { class: "quiet" }, `${plural(found.length - LISTED_RUNS, "older run")} not listed; filter to find them.`));
+  if (found.length === 0) parts.push(make("p", { class: "quiet" }, "No run matches."));
+  return parts;
 }
 
 function group(runs) {
   const projects = new Map();
   for (const run of runs) {
     const project = `${run.entity} / ${run.project}`;
-    projects.set(project, [...(projects.get(project) ?? []), run]);
+    if (!projects.has(project)) projects.set(project, []);
+    projects.get(project).push(run);
   }
   return projects;
 }

@@ -263,6 +263,16 @@ def test_it_stays_responsive_while_it_writes(tmp_path):
         assert server.run("local", "proj", "r1")["history_lines"] == 40_000
 
 
+def test_a_refusal_of_a_large_body_can_be_read(tmp_path):
+    """A client that is still sending when it is refused gets the reason, not a broken pipe."""
+    with serve(tmp_path) as server:
+        headers = {"Authorization": "Basic eDp5"}
+        for _ in range(3):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                server.post("/files/local/proj/r1/file_stream", b"x" * 8_000_000, headers=headers)
+            assert (caught.value.code, b"API key" in caught.value.read()) == (401, True)
+
+
 def test_the_helper_starts_on_the_same_address(tmp_path):
     """A restarted server has its old address, as a client that waits for it expects."""
     with serve(tmp_path) as server:
