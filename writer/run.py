@@ -188,7 +188,7 @@ class Run:
             self._warn(text)
 
     def _log_refused(self) -> None:
-        if self._report is not None:
+        if self._report is not None and not self._abandoned:
             self._warn_once("finished", f"run {self.id} is finished: what is logged now goes nowhere")
 
     def define_metric(  # noqa: PLR0917 - the peer's signature

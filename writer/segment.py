@@ -110,7 +110,7 @@ class Segment:
             whole = bisect_right(ends, done)
             whole = whole if whole >= minimum else 0
             good = self.end + (ends[whole - 1] if whole else 0)
-            torn = done > good - self.end and not self._cut(good)
+            torn = not self._cut(good)  # always: an error does not say how far the write came
             self.end = good
             raise WriteError(error, whole, torn=torn) from error
         finally:

@@ -1,0 +1,185 @@
+"""`runferry record`: a command's console, exit code and samples, as its user and its log see them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from runferry.logformat import RunState, read_records
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and terminals as POSIX has them")
+
+
+def clean():
+    names = ("WANDB_", "RUNFERRY_", "SLURM_", "RANK", "LOCAL_RANK")
+    return {name: value for name, value in os.environ.items() if not name.startswith(names)}
+
+
+def record(folder, *command, options=(), **popen):
+    arguments = [sys.executable, "-m", "runferry.cli", "record", "--dir", folder, *options, "--", *command]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean(), **popen)
+
+
+def done(folder, *command, options=(), **popen):
+    """(exit code, stdout, stderr, fold of the log)."""
+    child = record(folder, *command, options=("--quiet", *options), **popen)
+    out, err = child.communicate(timeout=60)
+    return child.returncode, out, err, fold(folder)
+
+
+def fold(folder):
+    (log,) = Path(folder).rglob("run-*.wandb")
+    return RunState().add_all(read_records(log))
+
+
+def lines(state):
+    return [(line.stream, line.text) for line in [*state.console, *state.console_rest]]
+
+
+def test_output_passes_through_and_is_logged(tmp_path):
+    """Both streams, apart, unchanged; the last line needs no line end."""
+    code, out, err, state = done(
+        tmp_path,
+        sys.executable,
+        "-c",
+        "import sys; print('one'); print('two', file=sys.stderr); sys.stdout.write('rest')",
+    )
+
+    assert (code, out, err) == (0, "one\nrest", "two\n")
+    assert sorted(lines(state)) == [("stderr", "two"), ("stdout", "one"), ("stdout", "rest")]
+    assert state.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+)
+def test_the_exit_code_is_the_commands(tmp_path, script, code):
+    """Passed on and recorded; 128 + n for a signal."""
+    found, _, _, state = done(tmp_path, "sh", "-c", script)
+
+    assert (found, state.exit_code) == (code, code)
+
+
+def test_the_whole_tree_is_sampled(tmp_path):
+    """Samples of the command and its children, their metadata the command's own, secrets hidden."""
+    command = ("sh", "-c", "sleep 0.8 & sleep 0.8; wait", "--api-key", "hunter2hunter2")
+    _, _, _, state = done(tmp_path, *command, options=("--interval", "0.2"))
+
+    assert state.sample_count >= 4
+    assert all("proc.memory.rssMB" in sample.values for sample in state.samples[1:3])
+    assert list(state.environment.args)[:2] == ["-c", "sleep 0.8 & sleep 0.8; wait"]
+    (log,) = tmp_path.rglob("run-*.wandb")
+    assert b"hunter2" not in log.read_bytes()
+
+
+def test_options_name_the_run(tmp_path):
+    """Project, name, id, group, tags, and a command whose options look like ours."""
+    options = ("--project", "p", "--name", "n", "--id", "x1", "--group", "g", "--tag", "a", "--tag", "b")
+    code, out, _, state = done(tmp_path, "echo", "--project", "other", options=options)
+    info = state.info
+
+    assert (code, out) == (0, "--project other\n")
+    assert (info.project, info.display_name, info.run_id, info.group, info.tags) == ("p", "n", "x1", "g", ["a", "b"])
+
+
+def test_a_command_that_is_not_there(tmp_path):
+    """127 as in a shell, one line, and no log."""
+    child = record(tmp_path, "no-such-command")
+    _, err = child.communicate(timeout=60)
+
+    assert child.returncode == 127
+    assert "no-such-command" in err
+    assert "Traceback" not in err
+    assert list(tmp_path.rglob("*.wandb")) == []
+
+
+def test_wrong_usage(tmp_path):
+    """No command, or a setting that cannot be: 2, and what to do."""
+    for arguments in (["record"], ["record", "--id", "a/b", "--", "true"]):
+        child = subprocess.run(
+            [sys.executable, "-m", "runferry.cli", *arguments], capture_output=True, text=True, env=clean(), check=False,
+            cwd=tmp_path,
+        )  # fmt: skip
+        assert child.returncode == 2
+        assert "Usage" in child.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_signals_are_passed_on(tmp_path, number):
+    """The command decides what a signal means; its rows and its exit code are in the log."""
+    script = f"""
+import signal, sys, time
+def handler(number, frame):
+    print("got", number, flush=True)
+    sys.exit(9)
+signal.signal({int(number)}, handler)
+print("ready", flush=True)
+time.sleep(30)
+"""
+    child = record(tmp_path, sys.executable, "-c", script, options=("--quiet",), stdin=subprocess.DEVNULL)
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(number)
+    out, err = child.communicate(timeout=30)
+    state = fold(tmp_path)
+
+    assert (child.returncode, out, err) == (9, f"got {int(number)}\n", "")
+    assert state.exit_code == 9
+    assert ("stdout", f"got {int(number)}") in lines(state)
+
+
+def test_a_terminal_on_request(tmp_path):
+    """`--pty`: the command writes as to a terminal; the log has its progress bar's last state."""
+    script = "import sys; print(sys.stdout.isatty(), sys.stderr.isatty()); sys.stdout.write('1%\\r2%\\n')"
+    code, out, _, state = done(tmp_path, sys.executable, "-c", script, options=("--pty",))
+
+    assert (code, out) == (0, "True True\n1%\n2%\n")  # text mode reads \r as a line end
+    assert lines(state) == [("stdout", "True True"), ("stdout", "2%")]
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    """They pass through as they are, and the log has what can be read of them."""
+    arguments = [
+        sys.executable,
+        "-m",
+        "runferry.cli",
+        "record",
+        "--quiet",
+        "--dir",
+        tmp_path,
+        "--",
+        "printf",
+        r"a\377b\303\251\n",
+    ]
+    child = subprocess.run(arguments, capture_output=True, env=clean(), check=True)
+
+    assert child.stdout == b"a\xffb\xc3\xa9\n"
+    assert lines(fold(tmp_path)) == [("stdout", "a\ufffdb\u00e9")]
+
+
+def test_a_process_left_behind_does_not_hold_it_up(tmp_path):
+    """A daemon that keeps the pipe open is not waited for."""
+    started = time.monotonic()
+    child = record(tmp_path, "sh", "-c", "echo x; sleep 20 & exit 3", options=("--quiet",))
+    try:
+        assert child.wait(15) == 3
+    finally:
+        child.stdout.close()
+        child.stderr.close()
+
+    assert time.monotonic() - started < 15
+    assert ("stdout", "x") in lines(fold(tmp_path))
+
+
+def test_other_ranks_run_their_command_too(tmp_path):
+    """Under a launcher only rank 0 is a run; the others' commands run, print and exit as ever."""
+    arguments = [sys.executable, "-m", "runferry.cli", "record", "--dir", tmp_path, "--", "sh", "-c", "echo x; exit 3"]
+    environ = clean() | {"RANK": "3", "LOCAL_RANK": "3"}
+    child = subprocess.run(arguments, capture_output=True, text=True, env=environ, check=False)
+
+    assert (child.returncode, child.stdout) == (3, "x\n")
+    assert list(tmp_path.rglob("*.wandb")) == []

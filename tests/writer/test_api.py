@@ -1,0 +1,161 @@
+"""The drop-in face: `import runferry` and the current run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import runferry
+from runferry.logformat import RunState, read_records
+from runferry.writer import NoRunError, SettingsError
+
+QUIET = {"silent": True, "disable_stats": True, "disable_meta": True}
+
+
+@pytest.fixture
+def init(tmp_path):
+    def init(**arguments):
+        return runferry.init(dir=tmp_path, settings=QUIET, **arguments)
+
+    return init
+
+
+def test_the_current_run(init):
+    """Module-level functions speak to the run that `init` made; `config` and `summary` are looked up each time."""
+    assert runferry.run is None
+    run = init(project="p", config={"a": 1})
+    runferry.log({"loss": 0.5})
+    runferry.log({"loss": 0.25}, step=3)
+    runferry.define_metric("x", hidden=True)
+    runferry.alert("t", "x")
+    runferry.config.b = 2
+    runferry.summary["best"] = 0.25
+
+    assert runferry.run is run
+    assert runferry.config == {"a": 1, "b": 2}
+    assert runferry.summary["loss"] == 0.25
+    report = runferry.finish()
+    assert runferry.run is None
+    assert runferry.finish() is None
+    found = runferry.load(report.paths[0])
+    assert [row["loss"] for row in found.rows] == [0.5, 0.25]
+    assert [record.kind for record in runferry.read(report.paths[0])][-1] == "exit"
+    second = init()
+    assert runferry.config is second.config
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: runferry.log({"a": 1}),
+        lambda: runferry.define_metric("a"),
+        lambda: runferry.alert("a", "b"),
+        lambda: runferry.config["a"],
+        lambda: runferry.config.update({"a": 1}),
+        lambda: setattr(runferry.config, "a", 1),
+        lambda: runferry.summary.__setitem__("a", 1),
+    ],
+)
+def test_before_init(use):
+    """Whatever needs a run says so, and what to do."""
+    with pytest.raises(NoRunError, match=r"call runferry\.init\(\) first"):
+        use()
+
+
+def test_a_second_init(init):
+    """Returns the current run; finishes it, or leaves it alone, if told so."""
+    first = init()
+    assert init() is first
+    second = init(reinit=True)
+    assert first.finished
+    third = init(reinit="create_new")
+    assert not second.finished
+    assert runferry.run is third
+    second.finish()
+
+
+def test_settings_without_meaning_are_named_once(tmp_path, capsys):
+    """A script for the peer carries settings that nothing here needs; a wrong value is an error."""
+    runferry.init(dir=tmp_path, save_code=True, settings=runferry.Settings(disable_git=True, disable_stats=True))
+    runferry.finish()
+    error = capsys.readouterr().err
+
+    assert error.count("disable_git, save_code") == 1
+    with pytest.raises(SettingsError, match="durability"):
+        runferry.init(dir=tmp_path, durability="never")
+
+
+def test_online_says_what_it_does(tmp_path, capsys):
+    """No pretending: the run is logged here, and the line says how it is sent."""
+    run = runferry.init(dir=tmp_path, mode="online", settings={"disable_stats": True, "disable_meta": True})
+    error = capsys.readouterr().err
+
+    assert str(run.path) in error
+    assert "runferry sync" in error
+
+
+def test_disabled_by_mode(tmp_path):
+    """A disabled run is a run whose calls do nothing."""
+    with runferry.init(dir=tmp_path, mode="disabled") as run:
+        run.log({"a": 1})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_face_is_complete():
+    """Every name of `__all__` can be had, is listed by `dir`, and an unknown name is an AttributeError."""
+    for name in runferry.__all__:
+        getattr(runferry, name)
+    assert set(runferry.__all__) <= set(dir(runferry))
+    with pytest.raises(AttributeError):
+        _ = runferry.nothing
+
+
+def python(code, **environ):
+    """Run `code` in a fresh interpreter; what it printed."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_import_loads_next_to_nothing():
+    """`import runferry` brings neither its parts nor the libraries that they need."""
+    code = "import sys; before = set(sys.modules); import runferry; print(*sorted(set(sys.modules) - before))"
+    loaded = set(python(code).split())
+
+    assert [name for name in loaded if name.startswith("runferry.")] == []
+    assert {name.split(".")[0] for name in loaded} - {"runferry"} <= set(sys.stdlib_module_names)
+    assert not {"asyncio", "dataclasses", "http", "json", "pathlib", "socket", "ssl"} & loaded
+
+
+def test_a_run_needs_no_protobuf_runtime(tmp_path):
+    """Starting, logging and finishing import no protobuf, no HTTP client and no command line."""
+    code = f"""
+import sys, runferry
+run = runferry.init(dir={str(tmp_path)!r}, config={{"a": 1}}, settings={QUIET!r})
+run.log({{"a": 1}}); run.summary["b"] = 1; run.config["c"] = 2
+print(run.finish().complete, *sorted({{name.split(".")[0] for name in sys.modules}}))
+"""
+    words = python(code).split()
+
+    assert words[0] == "True"
+    assert not {"google", "httpx", "click", "rich", "psutil", "pynvml"} & set(words)
+
+
+def test_many_runs_leave_nothing_behind(tmp_path):
+    """300 runs in one process that may open 64 files: no descriptor, thread or hook stays."""
+    code = f"""
+import resource, sys, threading, os, runferry
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+hook, leave = sys.excepthook, sys.exit
+for number in range(300):
+    run = runferry.init(dir={str(tmp_path)!r}, settings={QUIET!r}, durability="relaxed")
+    run.log({{"a": number}})
+    assert run.finish().complete
+assert threading.active_count() == 1, threading.enumerate()
+assert len(os.listdir("/proc/self/fd")) < 10
+assert (sys.excepthook, sys.exit) == (hook, leave)
+"""
+    python(code)
+    logs = list(tmp_path.rglob("*.wandb"))
+
+    assert len(logs) == 300
+    assert all(RunState().add_all(read_records(log)).exit_code == 0 for log in logs[:20])

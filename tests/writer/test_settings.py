@@ -1,0 +1,123 @@
+"""Where a setting's value comes from, and which values it may have."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from runferry.writer.ranks import Rank, Role, rank_of
+from runferry.writer.settings import Settings, SettingsError, new_id, resolve
+
+
+def test_the_order_of_sources():
+    """Argument, then Settings, then RUNFERRY_*, then WANDB_*, then the default."""
+    environ = {"WANDB_PROJECT": "d", "RUNFERRY_PROJECT": "c"}
+
+    assert resolve(Settings(project="a"), Settings(project="b"), environ).project == "a"
+    assert resolve(Settings(), Settings(project="b"), environ).project == "b"
+    assert resolve(Settings(), None, environ).project == "c"
+    assert resolve(Settings(), None, {"WANDB_PROJECT": "d"}).project == "d"
+    assert resolve(Settings(), None, {}).project == "uncategorized"
+
+
+def test_every_variable_of_the_peer_that_we_know():
+    """Each lands in its setting, in the setting's type."""
+    environ = {
+        "WANDB_MODE": "dryrun",
+        "WANDB_DIR": "/scratch",
+        "WANDB_ENTITY": "e",
+        "WANDB_NAME": "n",
+        "WANDB_NOTES": "o",
+        "WANDB_TAGS": "a, b,",
+        "WANDB_RUN_ID": "r1",
+        "WANDB_RUN_GROUP": "g",
+        "WANDB_JOB_TYPE": "j",
+        "WANDB_SILENT": "true",
+        "WANDB_CONSOLE": "wrap",
+        "WANDB_X_STATS_SAMPLING_INTERVAL": "2.5",
+        "WANDB_X_DISABLE_STATS": "true",
+    }
+    resolved = resolve(Settings(), None, environ)
+
+    assert resolved.mode == "offline"
+    assert resolved.root == Path("/scratch")
+    assert (resolved.entity, resolved.name, resolved.notes) == ("e", "n", "o")
+    assert resolved.tags == ("a", "b")
+    assert (resolved.run_id, resolved.given_id) == ("r1", True)
+    assert (resolved.group, resolved.job_type) == ("g", "j")
+    assert (resolved.silent, resolved.console) == (True, "wrap")
+    assert (resolved.sample_interval, resolved.disable_stats) == (2.5, True)
+
+
+@pytest.mark.parametrize("variable", ["WANDB_DISABLED", "RUNFERRY_DISABLED"])
+def test_disabled_by_variable(variable):
+    """The peer's older switch turns everything off, unless a mode is given."""
+    assert resolve(Settings(), None, {variable: "true"}).mode == "disabled"
+    assert resolve(Settings(mode="offline"), None, {variable: "true"}).mode == "offline"
+
+
+def test_the_peers_names_for_settings_are_understood():
+    """Scripts pass the peer's Settings; what has no meaning here is kept to be named."""
+    settings = Settings(run_name="n", x_disable_stats=True, root_dir="/r", disable_git=True, _x=1)
+
+    assert (settings.name, settings.disable_stats, settings.dir) == ("n", True, "/r")
+    assert settings.unknown == ["disable_git", "_x"]
+
+
+@pytest.mark.parametrize(
+    "run_id", ["", "a/b", "..", ".", "a:b", "a;b", "a,b", "a#b", "a?b", "a'b", "a\0b", " a", "a\nb"]
+)
+def test_ids_that_no_backend_or_disk_takes(run_id):
+    """Separators, dot names, NUL, outer blanks, line ends."""
+    with pytest.raises(SettingsError, match="run id"):
+        resolve(Settings(run_id=run_id), None, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "environ"),
+    [
+        ({"mode": "fast"}, {}),
+        ({"durability": "paranoid"}, {}),
+        ({"dir_prefix": "x"}, {}),
+        ({"ranks": "some"}, {}),
+        ({"sample_interval": 0.01}, {}),
+        ({}, {"RUNFERRY_DURABILITY": "x"}),
+        ({}, {"RUNFERRY_SAMPLE_INTERVAL": "soon"}),
+    ],
+)
+def test_values_that_a_setting_cannot_have(given, environ):
+    """The error names the setting."""
+    with pytest.raises(SettingsError, match=r"mode|durability|dir_prefix|ranks|sample_interval|RUNFERRY"):
+        resolve(Settings(**given), None, environ)
+
+
+def test_random_ids():
+    """Eight characters that every backend takes, never twice."""
+    ids = {new_id() for _ in range(20_000)}
+
+    assert len(ids) == 20_000
+    assert all(re.fullmatch("[0-9a-z]{8}", run_id) for run_id in ids)
+
+
+@pytest.mark.parametrize(
+    ("environ", "rank", "role"),
+    [
+        ({}, Rank(0, 0), Role.FULL),
+        ({"RANK": "0", "LOCAL_RANK": "0"}, Rank(0, 0), Role.FULL),
+        ({"RANK": "3", "LOCAL_RANK": "3"}, Rank(3, 3), Role.NONE),
+        ({"RANK": "8", "LOCAL_RANK": "0"}, Rank(8, 0), Role.SAMPLER),
+        ({"SLURM_PROCID": "5", "SLURM_LOCALID": "1"}, Rank(5, 1), Role.NONE),
+        ({"SLURM_PROCID": "4", "SLURM_LOCALID": "0"}, Rank(4, 0), Role.SAMPLER),
+        ({"SLURM_PROCID": "1", "SLURM_LOCALID": "1", "SLURM_JOB_NAME": "bash"}, Rank(0, 0), Role.FULL),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}, Rank(2, 0), Role.SAMPLER),
+        ({"PMI_RANK": "2"}, Rank(2, 2), Role.NONE),
+        ({"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_LOCAL_RANK": "1"}, Rank(1, 1), Role.NONE),
+        ({"RANK": "0", "LOCAL_RANK": "0", "SLURM_PROCID": "7", "SLURM_LOCALID": "7"}, Rank(0, 0), Role.FULL),
+        ({"RANK": "", "SLURM_PROCID": "x"}, Rank(0, 0), Role.FULL),
+    ],
+)
+def test_ranks(environ, rank, role):
+    """Each launcher's variables, the inner launcher before the outer one; rank 0 logs, local rank 0 samples."""
+    assert rank_of(environ) == rank
+    assert rank_of(environ).role is role
