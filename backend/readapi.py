@@ -20,7 +20,6 @@ from .settings import ServeSettings
 from .store import RunNotFoundError, Store
 
 STREAMS = {"history": HISTORY, "events": EVENTS, "console": CONSOLE}
-PAGE_LINES = 5_000
 MAX_POINTS = 5_000
 # What a client uploaded is never taken for a page, and what changed is never taken from a cache.
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
@@ -72,7 +71,7 @@ class ReadApi:
         run = await run_in_threadpool(self._find, request)
 
         async def pages(at: int) -> AsyncIterator[bytes]:
-            while page := await run_in_threadpool(self._store.lines, run, name, at, stop, PAGE_LINES):
+            while page := await run_in_threadpool(self._store.lines, run, name, at, stop):
                 at = page[-1][0] + 1
                 if name == CONSOLE:
                     yield b"".join(_console_line(line, text) for line, text in page)

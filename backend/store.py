@@ -24,6 +24,9 @@ from .runs import Extent, Run, RunFields, RunPath
 from .series import step_of
 
 DATABASE_NAME = "runferry.sqlite3"
+# What a reader takes at a time; a single line may have megabytes.
+PAGE_LINES = 5_000
+PAGE_CHARS = 8 << 20
 
 
 class RunNotFoundError(LookupError):
@@ -186,10 +189,11 @@ class Store:
                 [(key, name, now) for name in update.uploaded],
             )
 
-    def lines(
-        self, run: Run, stream: str, start: int = 0, stop: int | None = None, limit: int = 10_000
-    ) -> list[tuple[int, str]]:
-        """At most `limit` lines of `[start, stop)` as (line number, text); holes are left out."""
+    def lines(self, run: Run, stream: str, start: int = 0, stop: int | None = None) -> list[tuple[int, str]]:
+        """The first lines of `[start, stop)` as (line number, text), up to a page; holes are left out.
+
+        A page that ends before `stop` is never empty: the next one begins behind its last line.
+        """
         with self._read() as db:
             found = db.execute(
                 "SELECT id, length FROM streams WHERE run = ? AND name = ?", (run.key, stream)
@@ -200,9 +204,16 @@ class Store:
             base = line_key(found["id"], 0)
             rows = db.execute(
                 "SELECT key, text FROM lines WHERE key >= ? AND key < ? ORDER BY key LIMIT ?",
-                (base + start, base + end, limit),
+                (base + start, base + end, PAGE_LINES),
             )
-            return [(row["key"] - base, row["text"]) for row in rows]
+            page: list[tuple[int, str]] = []
+            size = 0
+            for key, text in rows:
+                page.append((key - base, text))
+                size += len(text)
+                if size >= PAGE_CHARS:
+                    break
+            return page
 
     def all_lines(
         self, run: Run, stream: str, start: int = 0, stop: int | None = None

@@ -132,6 +132,13 @@ def test_lines_come_in_pages(store, run):
     assert [line for page in pages for line in page] == [(n, str(n)) for n in range(25_000)]
 
 
+def test_large_lines_come_one_by_one(store, run):
+    """A page is bounded in bytes as well as in lines, and still holds at least one line."""
+    store.apply_stream(PATH, update(history=(0, ["x" * 9_000_000] * 3)))
+
+    assert [len(page) for page in store.all_lines(store.run(PATH), HISTORY)] == [1, 1, 1]
+
+
 def test_the_summary_is_the_last_one_sent(store, run):
     """Summary lines are no stream: the newest is the run's summary."""
     store.apply_stream(PATH, update(summary=(0, ['{"a":1}'])))
