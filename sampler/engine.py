@@ -83,14 +83,13 @@ class Engine:
                 self._warn(f"probe {probe.label} is left out: {error!r}")
 
     def _runner(self, probe: Probe) -> Runner:
-        max_age = 2 * self._settings.interval
         if probe.tier is Tier.INLINE:
             return InlineRunner(probe, self._ctx)
         if probe.tier is Tier.HELPER:
             from .supervisor import HelperRunner  # loads subprocess, which most hosts never need
 
             return HelperRunner(probe, self._own_context(), self._ready)
-        return ThreadRunner(probe, self._own_context(), self._ready, max_age=max_age)
+        return ThreadRunner(probe, self._own_context(), self._ready)
 
     def _own_context(self) -> Context:
         return Context(self._settings, root=self._ctx.root, own_pids=self._ctx.own_pids)
@@ -171,8 +170,7 @@ class Engine:
                     self.runners[index] = self._moved_to_thread(runner)
 
     def _moved_to_thread(self, runner: InlineRunner) -> ThreadRunner:
-        ctx, max_age = self._own_context(), 2 * self._settings.interval
-        moved = ThreadRunner(runner.probe, ctx, self._ready, max_age=max_age, opened=True)
+        moved = ThreadRunner(runner.probe, self._own_context(), self._ready, opened=True)
         moved.stats = runner.stats
         return moved
 

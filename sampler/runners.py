@@ -9,6 +9,13 @@ from typing import Any
 from .context import Context
 from .probe import Probe, ProbeUnavailableError, Stats, Values
 
+LEAST_DEADLINE, LONGEST_DEADLINE = 1.0, 5.0  # s for an answer, before a probe is said to hang
+
+
+def answer_within(interval: float) -> float:
+    """How long a deferred probe may take: an interval, within bounds."""
+    return min(max(interval, LEAST_DEADLINE), LONGEST_DEADLINE)
+
 
 class Runner:
     """What the scheduler asks of a probe, wherever it runs. None of these may block.
@@ -109,15 +116,13 @@ class InlineRunner(Runner):
 
 
 class ThreadRunner(Runner):
-    """On a daemon thread. `ready` is notified when an answer arrives; values older than `max_age` s are dropped."""
+    """On a daemon thread. `ready` is notified when an answer arrives; values older than two intervals are dropped."""
 
-    def __init__(
-        self, probe: Probe, ctx: Context, ready: threading.Condition, *, max_age: float, opened: bool = False
-    ) -> None:
+    def __init__(self, probe: Probe, ctx: Context, ready: threading.Condition, *, opened: bool = False) -> None:
         super().__init__(probe)
         self._ctx = ctx
         self._ready = ready  # guards the four below
-        self._max_age = max_age
+        self._interval = ctx.settings.interval
         self._asked: float | None = None  # when the sample in flight was asked for
         self._values: Values = {}
         self._values_from = 0.0
@@ -155,7 +160,7 @@ class ThreadRunner(Runner):
             if self._ended:
                 return False
             if self._asked is not None:
-                self.stats.stalled = True
+                self.stats.stalled = now - self._asked >= answer_within(self._interval)
                 return False
             self.stats.stalled = False
             self._asked = now
@@ -172,7 +177,7 @@ class ThreadRunner(Runner):
         with self._ready:
             values, self._values = self._values, {}
             self.asked_at = self._values_from
-            return values if now - self._values_from <= self._max_age else {}
+            return values if now - self._values_from <= 2 * self._interval else {}
 
     def close(self, timeout: float) -> None:
         """Ask the thread to end; one that hangs in a call is abandoned (it is a daemon)."""

@@ -16,9 +16,8 @@ from typing import IO, Any, Protocol
 
 from .context import Context
 from .probe import Probe, Values
-from .runners import Runner
+from .runners import Runner, answer_within
 
-LONGEST_DEADLINE = 5.0  # s for an answer; shorter intervals allow less
 KILL_AFTER = 30.0  # s without the answer to a sample
 KILL_OPENING_AFTER = 120.0  # s; the first start of a driver that nobody keeps loaded takes long
 FIRST_BACKOFF, LONGEST_BACKOFF = 5.0, 300.0  # s before a helper is started again
@@ -114,6 +113,7 @@ class HelperRunner(Runner):
         """Look after the child; ask for a sample if it is idle."""
         with self._ready:
             if self.reason is not None or self._closed:
+                self._retire()
                 return False
             self._look_after(now)
             if self._state is State.ABSENT and now >= self._start_at:
@@ -153,10 +153,19 @@ class HelperRunner(Runner):
         elif self._state in {State.ASKED, State.OPENING}:
             opening = self._state is State.OPENING
             out_for = now - self._since
-            deadline = KILL_AFTER if opening else min(self._ctx.settings.interval, LONGEST_DEADLINE)
-            self.stats.stalled = out_for >= deadline
+            self.stats.stalled = out_for >= (KILL_AFTER if opening else answer_within(self._ctx.settings.interval))
             if out_for >= (KILL_OPENING_AFTER if opening else KILL_AFTER):
                 self._kill(child)
+
+    def _retire(self) -> None:
+        """Let the helper go: a probe whose source is not there needs no process."""
+        child = self._child
+        if child is not None and child.stdin is not None:
+            child.stdin.close()
+            if child.poll() is not None:
+                _close_pipes(child)
+                self._ctx.own_pids.discard(child.pid)
+                self._child = None
 
     def _note_error(self, error: str) -> None:
         self.stats.errors += 1

@@ -107,7 +107,11 @@ def test_unavailable_probe_is_not_asked_again(run_in_helper):
     """A device that is not there ends the matter, with its reason."""
     runner = opened(run_in_helper("Missing"))
     assert (runner.reason, runner.loud) == ("no such device", True)
+    (pid,) = runner.ctx.own_pids
     assert not runner.request(1000.0)
+    gone(pid)
+    assert not runner.request(1015.0)
+    assert not children()  # and holds no memory
 
 
 def test_failed_opening_is_tried_again_with_backoff(run_in_helper):
