@@ -8,6 +8,7 @@ import json
 import math
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -67,7 +68,7 @@ class PeerRun:
     @property
     def logs(self) -> list[Path]:
         """Its logs in the order of their start."""
-        return sorted(self.folder.glob("wandb/offline-run-*/run-*.wandb"), key=started)
+        return sorted(self.folder.glob("wandb/*run-*/run-*.wandb"), key=started)
 
     @property
     def log(self) -> Path:
@@ -85,8 +86,20 @@ def make(kind: str, folder: Path) -> PeerRun:
     """Run the script of that name in `folder`; the one that runs for ever is killed after 120 rows."""
     if kind == "killed":
         return make_killed(folder, 120)
+    return _run_script([PYTHON], kind, folder)
+
+
+def make_ours(kind: str, folder: Path) -> PeerRun:
+    """Run the same script by us, as if `runferry` were the peer's package."""
+    drop_in = (
+        "import runferry, runpy, sys; sys.modules['wandb'] = runferry; runpy.run_path(sys.argv[1], None, '__main__')"
+    )
+    return _run_script([sys.executable, "-c", drop_in], kind, folder)
+
+
+def _run_script(command: list[Any], kind: str, folder: Path) -> PeerRun:
     done = subprocess.run(
-        [PYTHON, RUNS / f"{kind}.py"],
+        [*command, RUNS / f"{kind}.py"],
         cwd=folder,
         env=environment(folder, **SETTINGS.get(kind, QUIET)),
         capture_output=True,
@@ -130,7 +143,7 @@ def _leet(log: Path, *options: str) -> str:
 
 def inspect(log: Path) -> list[dict[str, Any]]:
     """Each record as the peer's reader prints it; what it says about damage is in entries without `type`."""
-    return [json.loads(line) for line in _leet(log).splitlines()]
+    return [json.loads(line) for line in _leet(log).split("\n") if line]
 
 
 def summary(log: Path) -> dict[str, Any]:
@@ -166,6 +179,8 @@ def printed(position: int, record: Record) -> dict[str, Any]:
         entry[kind] = {}
     elif (message := record.message()) is not None:
         entry[kind] = plain(message)
+        if kind == "output" and message.output_type == 0:  # the older kind of output record has no such exception
+            del entry[kind]["output_type"]
     return entry
 
 
@@ -236,11 +251,10 @@ def same(ours: Any, theirs: Any) -> bool:
         return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key]) for key in ours)
     if isinstance(ours, list) and isinstance(theirs, list):
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
-    if isinstance(ours, bool) or isinstance(theirs, bool):
-        return ours is theirs
-    if any(isinstance(side, int) and not -(2**63) <= side < 2**63 for side in (ours, theirs)):
-        return float(ours) == float(theirs)
-    return bool(ours == theirs)
+    kinds = {type(ours), type(theirs)}
+    if kinds == {int, float} or (kinds == {int} and not -(2**63) <= ours < 2**63):
+        return float(ours) == float(theirs)  # the peer prints a whole float as an integer
+    return type(ours) is type(theirs) and bool(ours == theirs)
 
 
 def timestamp(nanoseconds: int) -> str:

@@ -17,4 +17,5 @@ artifact = wandb.Artifact("weights", "model", description="d", metadata={"k": 1,
 artifact.add_file("saved.txt")
 artifact.add_reference("http://127.0.0.1:9/file", checksum=False)
 run.log_artifact(artifact, aliases=["best"], tags=["t1"])
+run.write_logs("from a logger")
 run.finish()
