@@ -30,26 +30,43 @@ The same in prose, with what each reader does about damage: docs/format.md.
 
 from __future__ import annotations
 
-import os
-from typing import BinaryIO
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SIZE, ChunkType
 from .framing import Framer, framed_size
-from .history import decode_history
-from .reader import LogReader, read_records
-from .record import Gap, GapReason, Record
-from .rundir import RunDirName, find_logs, latest_run, log_name, run_id_of, valid_run_id
-from .runstate import RunState
-from .values import loads, loads_all
-from .wire import WireError
 
+if TYPE_CHECKING:
+    from .history import decode_history
+    from .reader import LogReader, load, read_records
+    from .reader import read_records as read
+    from .record import Gap, GapReason, Record
+    from .rundir import RunDirName, find_logs, latest_run, log_name, run_id_of, valid_run_id
+    from .runstate import RunState
+    from .values import loads, loads_all
+    from .wire import WireError
 
-def load(path: str | os.PathLike[str] | BinaryIO) -> RunState:
-    """Everything that a log holds: rows, samples, console, config, summary, and the gaps in it."""
-    return RunState().add_all(read_records(path))
-
-
-read = read_records
+# A writer frames and never reads: what reading needs is loaded by the first who asks for it.
+_WHERE = {
+    "Gap": "record",
+    "GapReason": "record",
+    "LogReader": "reader",
+    "Record": "record",
+    "RunDirName": "rundir",
+    "RunState": "runstate",
+    "WireError": "wire",
+    "decode_history": "history",
+    "find_logs": "rundir",
+    "latest_run": "rundir",
+    "load": "reader",
+    "loads": "values",
+    "loads_all": "values",
+    "log_name": "rundir",
+    "read": "reader",
+    "read_records": "reader",
+    "run_id_of": "rundir",
+    "valid_run_id": "rundir",
+}
 
 __all__ = [
     "BLOCK_SIZE",
@@ -78,3 +95,15 @@ __all__ = [
     "run_id_of",
     "valid_run_id",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
