@@ -10,11 +10,12 @@ function shape(name, attributes, parent) {
   return element;
 }
 
-/** A number short enough for a label: 6 significant digits, powers of ten where zeros would take over. */
+/** A number short enough for a label: integers whole, others with 6 digits, very large and small ones with an exponent. */
 export function short(value) {
   if (value === null || value === undefined) return "NaN";
   if (typeof value !== "number" || !Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
+  if (Number.isSafeInteger(value)) return String(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(3).replace(/\.?0+e/, "e");
   return String(Number(value.toPrecision(6)));
 }

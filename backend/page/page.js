@@ -108,7 +108,7 @@ function values(title, object, empty) {
   const rows = [...flat(object)].filter(([key]) => key);
   rows.sort(([a], [b]) => (a.startsWith("_") - b.startsWith("_")) || a.localeCompare(b));
   const body = rows.length
-    ? table(null, rows.map(([key, value]) => make("tr", {}, make("td", {}, key), make("td", { class: "mono" }, value))))
+    ? table(null, rows.map(([key, value]) => make("tr", {}, make("td", {}, key), make("td", { class: "mono" }, key === "_timestamp" ? when(object._timestamp) : value))))
     : make("p", { class: "quiet" }, empty);
   return make("div", {}, make("h2", {}, title), body);
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import json
 import math
+import threading
 
 import httpx
 import pytest
@@ -400,6 +402,35 @@ def test_a_refused_request_changes_nothing(tmp_path):
         assert again.status_code == 429
         assert server.run()["history_lines"] == 0
         assert len(server.store.runs()) == 1
+
+
+def test_readers_do_not_wait_for_writers(server, monkeypatch):
+    """While more writers than there are threads for them wait, a reader is served."""
+    server.upsert()
+    release, started = threading.Event(), threading.Semaphore(0)
+    apply_stream = server.store.apply_stream
+
+    def slow(*arguments):
+        started.release()
+        assert release.wait(30)
+        apply_stream(*arguments)
+
+    monkeypatch.setattr(server.store, "apply_stream", slow)
+
+    async def scenario():
+        transport = httpx.ASGITransport(server.app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8765", auth=("api", KEY)
+        ) as client:
+            stream = "/files/local/proj/r1/file_stream"
+            writers = [asyncio.ensure_future(client.post(stream, json={})) for _ in range(60)]
+            assert await asyncio.to_thread(started.acquire, timeout=30)
+            read = await asyncio.wait_for(client.get("/api/runs/local/proj/r1/history"), 30)
+            waiting = [writer for writer in writers if not writer.done()]
+            release.set()
+            return read.status_code, len(waiting), {answer.status_code for answer in await asyncio.gather(*writers)}
+
+    assert asyncio.run(scenario()) == (200, 60, {200})
 
 
 def test_a_full_disk_is_told(server, monkeypatch, capsys):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import http.client
 import json
 import os
 import signal
@@ -69,18 +71,17 @@ def test_killed_in_the_middle_of_writing(tmp_path):
     acknowledged = 0
     with serve(tmp_path) as server:
         server.make_run("r1")
-        threading.Timer(0.25, server.process.kill).start()
-        try:
-            while acknowledged < 400:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            while True:
                 server.stream("r1", history(acknowledged * ROWS_PER_REQUEST, ROWS_PER_REQUEST))
                 acknowledged += 1
-        except (OSError, urllib.error.URLError):
-            pass
+                if acknowledged == 10:
+                    threading.Timer(0.02, server.process.kill).start()
         server.kill()
         server.start()
         steps = [row["_step"] for row in server.history("local", "proj", "r1")]
 
-    assert acknowledged > 0
+    assert acknowledged >= 10
     assert len(steps) // ROWS_PER_REQUEST in {
         acknowledged,
         acknowledged + 1,
@@ -243,24 +244,6 @@ def test_keys_from_the_environment(tmp_path, monkeypatch):
 
     assert said == {"type": "serving", "url": said["url"], "api_key_file": None}
     assert rest == ""
-
-
-def test_it_stays_responsive_while_it_writes(tmp_path):
-    """A reader is served while large bodies are being stored."""
-    rows = [json.dumps({f"m{n}": n / 7 for n in range(10)} | {"_step": step}) for step in range(40_000)]
-    body = json.dumps({"files": {"wandb-history.jsonl": {"offset": 0, "content": rows}}}).encode()
-    with serve(tmp_path) as server:
-        server.make_run("r1")
-        writer = threading.Thread(target=server.stream, args=("r1", body))
-        writer.start()
-        reads = 0
-        while writer.is_alive():
-            server.runs()
-            reads += 1
-        writer.join()
-
-        assert reads > 3
-        assert server.run("local", "proj", "r1")["history_lines"] == 40_000
 
 
 def test_a_refusal_of_a_large_body_can_be_read(tmp_path):
