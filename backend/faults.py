@@ -178,6 +178,8 @@ class Faults:
         operations: list[str] = []
         if scope["path"] == "/graphql" and any(rule.operation for rule in self._script.rules):
             body = await _read_body(receive)
+            if body is None:
+                return
             receive = _replay(body, receive)
             operations = _operations(body)
         rule = self._script.take(scope["method"], scope["path"], operations)
@@ -188,23 +190,24 @@ class Faults:
         await self._strike(rule, scope, receive, send)
 
     async def _strike(self, rule: Rule, scope: Scope, receive: Receive, send: Send) -> None:
-        if rule.when != "before-read" and rule.action != "half":
-            body = await _read_body(receive)  # the client has sent everything when the fault strikes
-            receive = _replay(body, receive)
-        if rule.when == "after-apply" and rule.action != "half":
-            answer = await self._applied(scope, receive)
-            if rule.action == "delay":
-                await self._sleep(rule.seconds)
-                for message in answer:
-                    await send(message)
+        if rule.action == "half":
+            await self._half(scope, receive, send)
+            return
+        if rule.when != "before-read":  # the client has sent everything when the fault strikes
+            body = await _read_body(receive)
+            if body is None:
                 return
+            receive = _replay(body, receive)
+        answer = await self._applied(scope, receive) if rule.when == "after-apply" else None
         if rule.action == "delay":
             await self._sleep(rule.seconds)
-            await self._app(scope, receive, send)
+            if answer is None:
+                await self._app(scope, receive, send)
+            else:
+                for message in answer:
+                    await send(message)
         elif rule.action == "status":
             await Response(rule.body, rule.status, rule.headers)(scope, receive, send)
-        elif rule.action == "half":
-            await self._half(scope, receive, send)
         elif rule.action == "reset":
             self._connections.abort(scope)
             await _until_gone(receive)
@@ -234,12 +237,15 @@ class Faults:
         await _until_gone(receive)
 
 
-async def _read_body(receive: Receive) -> bytes:
+async def _read_body(receive: Receive) -> bytes | None:
+    """The whole body; None when the client broke it off, so that no part of one is taken for a whole."""
     chunks = []
     while True:
         message = await receive()
+        if message["type"] != "http.request":
+            return None
         chunks.append(message.get("body", b""))
-        if message["type"] != "http.request" or not message.get("more_body", False):
+        if not message.get("more_body", False):
             return b"".join(chunks)
 
 

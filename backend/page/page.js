@@ -17,9 +17,13 @@ function make(tag, attributes = {}, ...children) {
 
 const quiet = (text) => make("span", { class: "quiet" }, text);
 const badge = (state) => make("span", { class: `badge ${state}` }, state);
+const tags = (run) => run.tags.map((tag) => make("span", { class: "tag", title: tag }, tag));
 const when = (seconds) => new Date(seconds * 1000).toLocaleString();
 const plural = (count, word) => `${count.toLocaleString()} ${word}${count === 1 ? "" : "s"}`;
-const runLink = (run) => `/${encodeURIComponent(run.entity)}/${encodeURIComponent(run.project)}/runs/${encodeURIComponent(run.name)}`;
+function runLink(run) {
+  const [entity, project, name] = [run.entity, run.project, run.name].map(encodeURIComponent);
+  return `/${entity}/${project}/runs/${name}`;
+}
 
 function size(bytes) {
   const units = ["B", "kB", "MB", "GB", "TB"];
@@ -35,7 +39,8 @@ function duration(seconds) {
 
 async function fetchJson(path) {
   const answer = await fetch(path);
-  if (!answer.ok) throw new Error(answer.status === 404 ? "There is no such run on this server." : `The server answered ${answer.status}.`);
+  if (answer.status === 404) throw new Error("There is no such run on this server.");
+  if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
   return answer.json();
 }
 
@@ -70,15 +75,17 @@ function runTables(runs, wanted) {
   const parts = [];
   for (const [project, members] of group(found.slice(0, LISTED_RUNS))) {
     parts.push(make("h2", {}, project, " ", quiet(plural(members.length, "run"))));
-    parts.push(table([["Run"], ["State"], ["Group"], ["Tags"], ["Rows", "number"], ["Last change", "number"]], members.map((run) => make("tr", {},
+    const heads = [["Run"], ["State"], ["Group"], ["Tags"], ["Rows", "number"], ["Last change", "number"]];
+    parts.push(table(heads, members.map((run) => make("tr", {},
       make("td", {}, make("a", { href: runLink(run) }, run.display_name), " ", quiet(run.display_name === run.name ? "" : run.name)),
       make("td", {}, badge(run.state)),
       make("td", {}, [run.group, run.job_type].filter(Boolean).join(" · ")),
-      make("td", {}, ...run.tags.map((tag) => make("span", { class: "tag", title: tag }, tag))),
+      make("td", {}, ...tags(run)),
       make("td", { class: "number" }, run.history_lines.toLocaleString()),
       make("td", { class: "number" }, when(run.updated_at)))), "runs"));
   }
-  if (found.length > LISTED_RUNS) parts.push(make("p", { class: "quiet" }, `${plural(found.length - LISTED_RUNS, "older run")} not listed; filter to find them.`));
+  const older = found.length - LISTED_RUNS;
+  if (older > 0) parts.push(make("p", { class: "quiet" }, `${plural(older, "older run")} not listed; filter to find them.`));
   if (found.length === 0) parts.push(make("p", { class: "quiet" }, "No run matches."));
   return parts;
 }
@@ -107,8 +114,9 @@ function* flat(value, path = []) {
 function values(title, object, empty) {
   const rows = [...flat(object)].filter(([key]) => key);
   rows.sort(([a], [b]) => (a.startsWith("_") - b.startsWith("_")) || a.localeCompare(b));
+  const row = (key, value) => make("tr", {}, make("td", {}, key), make("td", { class: "mono" }, value));
   const body = rows.length
-    ? table(null, rows.map(([key, value]) => make("tr", {}, make("td", {}, key), make("td", { class: "mono" }, key === "_timestamp" ? when(object._timestamp) : value))))
+    ? table(null, rows.map(([key, value]) => row(key, key === "_timestamp" ? when(object._timestamp) : value)))
     : make("p", { class: "quiet" }, empty);
   return make("div", {}, make("h2", {}, title), body);
 }
@@ -116,17 +124,30 @@ function values(title, object, empty) {
 /** Config entries travel as {"value": ...}; what the client keeps for itself is left out. */
 function ownConfig(config) {
   const entries = Object.entries(config).filter(([key]) => key !== "_wandb");
-  return Object.fromEntries(entries.map(([key, entry]) => [key, entry && typeof entry === "object" && "value" in entry ? entry.value : entry]));
+  const unwrapped = (entry) => (entry && typeof entry === "object" && "value" in entry ? entry.value : entry);
+  return Object.fromEntries(entries.map(([key, entry]) => [key, unwrapped(entry)]));
 }
 
 function facts(run) {
-  const pairs = [
-    ["Path", `${run.entity} / ${run.project} / ${run.name}`], ["Group", run.group], ["Job type", run.job_type], ["Host", run.host],
-    ["Program", run.program], ["Commit", run.git_commit], ["Sweep", run.sweep], ["Runtime", duration(run.summary?._wandb?.runtime ?? run.summary?._runtime)],
-    ["Exit code", run.exit_code === null ? null : String(run.exit_code)], ["Created", when(run.created_at)], ["Last change", when(run.updated_at)],
-    ["Holds", `${plural(run.history_lines, "row")}, ${plural(run.events_lines, "sample")}, ${plural(run.console_lines, "console line")}, ${plural(run.files.length, "file")}`],
+  const counts = [
+    [run.history_lines, "row"], [run.events_lines, "sample"], [run.console_lines, "console line"], [run.files.length, "file"],
   ];
-  return make("ul", { class: "facts" }, ...pairs.filter(([, value]) => value).map(([name, value]) => make("li", {}, make("b", {}, name), value)));
+  const pairs = [
+    ["Path", `${run.entity} / ${run.project} / ${run.name}`],
+    ["Group", run.group],
+    ["Job type", run.job_type],
+    ["Host", run.host],
+    ["Program", run.program],
+    ["Commit", run.git_commit],
+    ["Sweep", run.sweep],
+    ["Runtime", duration(run.summary?._wandb?.runtime ?? run.summary?._runtime)],
+    ["Exit code", run.exit_code === null ? null : String(run.exit_code)],
+    ["Created", when(run.created_at)],
+    ["Last change", when(run.updated_at)],
+    ["Holds", counts.map(([count, word]) => plural(count, word)).join(", ")],
+  ];
+  const known = pairs.filter(([, value]) => value);
+  return make("ul", { class: "facts" }, ...known.map(([name, value]) => make("li", {}, make("b", {}, name), value)));
 }
 
 function consoleLine(text) {
@@ -140,7 +161,8 @@ function consoleLine(text) {
       if (typeof line.content === "string") [time, content, error] = [String(line.ts ?? ""), line.content, line.level === "error"];
     } catch { /* a console line that only looks like one */ }
   }
-  return make("div", error ? { class: "error" } : {}, make("span", { class: "time" }, time ? `${time.slice(0, 19).replace("T", " ")}  ` : ""), plain(content));
+  const clock = make("span", { class: "time" }, time ? `${time.slice(0, 19).replace("T", " ")}  ` : "");
+  return make("div", error ? { class: "error" } : {}, clock, plain(content));
 }
 
 async function consoleTail(run, path) {
@@ -148,7 +170,8 @@ async function consoleTail(run, path) {
   const from = Math.max(0, run.next_line.console - CONSOLE_LINES);
   const text = await (await fetch(`/api/runs/${path}/console?from=${from}`)).text();
   const lines = text.split("\n").filter(Boolean).map((line) => consoleLine(JSON.parse(line).text));
-  const title = make("h2", {}, "Console ", quiet(from > 0 ? `last ${lines.length} of ${plural(run.console_lines, "line")}` : plural(lines.length, "line")));
+  const all = plural(run.console_lines, "line");
+  const title = make("h2", {}, "Console ", quiet(from > 0 ? `last ${lines.length} of ${all}` : all));
   return make("div", {}, title, make("div", { class: "card scroll" }, make("div", { class: "console" }, ...lines)));
 }
 
@@ -163,8 +186,10 @@ function files(run, path) {
   const href = (name) => `/api/runs/${path}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
   const rows = run.files.map((file) => make("tr", {}, make("td", {}, make("a", { href: href(file.name), download: "" }, file.name)),
     make("td", { class: "number" }, size(file.size)), make("td", { class: "mono quiet" }, file.md5)));
-  const missing = run.missing_files.map((name) => make("tr", {}, make("td", {}, name), make("td", { class: "number" }, "missing"), make("td", {}, "announced, never arrived")));
-  return make("div", {}, make("h2", {}, "Files ", quiet(String(run.files.length))), table([["Name"], ["Size", "number"], ["MD5"]], [...rows, ...missing]));
+  const missing = run.missing_files.map((name) => make("tr", {}, make("td", {}, name),
+    make("td", { class: "number" }, "missing"), make("td", {}, "announced, never arrived")));
+  const heads = [["Name"], ["Size", "number"], ["MD5"]];
+  return make("div", {}, make("h2", {}, "Files ", quiet(String(run.files.length))), table(heads, [...rows, ...missing]));
 }
 
 /** A section of charts that keeps its filter and its place while the page refreshes. */
@@ -208,10 +233,11 @@ async function showRun(entity, project, name) {
       shown = text;
       document.title = `${run.display_name} · runferry`;
       head.replaceChildren(...[
-        make("div", { class: "title" }, make("h1", {}, run.display_name), badge(run.state), ...run.tags.map((tag) => make("span", { class: "tag", title: tag }, tag))),
+        make("div", { class: "title" }, make("h1", {}, run.display_name), badge(run.state), ...tags(run)),
         facts(run),
         run.notes ? make("div", { class: "card notes" }, run.notes) : null,
-        ...run.alerts.map((alert) => make("div", { class: `card alert ${alert.severity}` }, make("b", {}, alert.title), ` ${alert.text} `, quiet(when(alert.created_at)))),
+        ...run.alerts.map((alert) => make("div", { class: `card alert ${alert.severity}` },
+          make("b", {}, alert.title), ` ${alert.text} `, quiet(when(alert.created_at)))),
       ].filter(Boolean));
       const own = ownConfig(run.config);
       foot.replaceChildren(...[

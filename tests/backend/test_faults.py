@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import time
 import urllib.error
 
@@ -175,6 +176,26 @@ def test_graphql_by_its_operation(server, run):
 
     caught.value.close()
     assert caught.value.code == 403
+
+
+def test_a_body_that_broke_off_is_not_applied(server, run):
+    """A client that goes away in the middle of an upload while the script acts leaves no half file."""
+    query = """mutation C($r: String!) { createRunFiles(input: {projectName: "proj", runName: $r, files: ["f"]}) {
+        files { uploadUrl } } }"""
+    url = server.graphql(query, {"r": run})["data"]["createRunFiles"]["files"][0]["uploadUrl"]
+    server.set_faults([{"action": "delay", "seconds": 0, "method": "PUT"}])
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        path = url.removeprefix(server.url)
+        connection.sendall(f"PUT {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 9\r\n\r\nhalf".encode())
+    for _ in range(1000):  # answered one after the other, so the server gets to see the end of the connection
+        if "fault" in server.requests()[-1]:
+            break
+        server.runs()
+
+    assert server.requests()[-1]["fault"] == "delay"
+    assert server.requests()[-1]["status"] is None
+    assert server.run("local", "proj", run)["files"] == []
 
 
 def test_a_broken_script_is_told_to_everyone(server, run):
