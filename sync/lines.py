@@ -172,10 +172,10 @@ def event_line(record: Record, start_ns: int) -> str:
     """The line of a stats record; `start_ns` is the run's start, nanoseconds since the epoch (0 if unknown)."""
     stats = record.message()
     time_ns = stats.timestamp.seconds * 1_000_000_000 + stats.timestamp.nanos
-    fields = [
+    fields = [  # divided as integers, which rounds once: a float cannot hold the nanoseconds
         b'{"_wandb":true',
-        b'"_timestamp":' + orjson.dumps(time_ns / 1e9),
-        b'"_runtime":' + orjson.dumps((time_ns - start_ns) / 1e9 if start_ns else 0.0),
+        b'"_timestamp":' + orjson.dumps(time_ns / 1_000_000_000),
+        b'"_runtime":' + orjson.dumps((time_ns - start_ns) / 1_000_000_000 if start_ns else 0.0),
     ]
     items = {item.key: item.value_json.encode() for item in stats.item}
     for key, text in items.items():

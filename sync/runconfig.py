@@ -84,7 +84,8 @@ def metric_list(metrics: list[Any]) -> list[dict[str, Any]]:
         entry = next(item for item in positions if item.get("1") == metric.name or item.get("2") == metric.glob_name)
         if metric.step_metric:
             entry["5"] = places[metric.step_metric]
-        entry["6"] = [number for name, number in _OPTIONS.items() if getattr(metric.options, name)]
+        options = [number for name, number in _OPTIONS.items() if getattr(metric.options, name)]
+        entry["6"] = options if metric.name else [number for number in options if number != _OPTIONS["defined"]]
         entry["7"] = [number for name, number in _SUMMARIES.items() if getattr(metric.summary, name)]
         if metric.goal:
             entry["8"] = metric.goal

@@ -110,7 +110,7 @@ class Definitions:
                 definition.step_metric or before.step_metric,
                 definition.step_sync or before.step_sync,
                 definition.hidden or before.hidden,
-                definition.summary or before.summary,
+                definition.summary | before.summary,
                 definition.goal or before.goal,
             )
         table[definition.name] = definition
