@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +62,8 @@ class Attendant:
             self._warn(f"no system metrics: {type(error).__name__}: {error}")
 
     def _attend(self) -> None:
+        import uuid
+
         from ..sampler import Sampler, SamplerSettings, execution_context, hardware
 
         settings = SamplerSettings(

@@ -27,6 +27,8 @@ MAX_HEADS = 64
 
 INTERNAL = ("_step", "_runtime", "_timestamp")
 NULL = b"null"
+_STEP_HEADS = [bytes((0x12, length + 1, 0x08)) for length in range(11)]
+"""What stands before a step's number, by that one's length: step, and the tag of num."""
 _NOT_FINITE = {"nan": b"NaN", "inf": b"Infinity", "-inf": b"-Infinity"}
 
 
@@ -137,10 +139,10 @@ class HistoryEncoder:
 
 
 def _history(pieces: list[bytes], step: int) -> bytes:
-    number = b"\x08" + varint(step) if step else b""
-    pieces += (b"\x12", varint(len(number)), number)
     items = b"".join(pieces)
-    return b"\x12" + varint(len(items)) + items
+    number = varint(step)
+    tail = _STEP_HEADS[len(number)] + number if step else b"\x12\x00"
+    return b"".join((b"\x12", varint(len(items) + len(tail)), items, tail))
 
 
 def _value_json(value: Any) -> bytes:

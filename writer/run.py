@@ -69,6 +69,7 @@ class Run:
         self._time, self._monotonic = clock.time, clock.monotonic
         self._telemetry = records.Telemetry()
         self._closed = False
+        self._inert = False  # disabled, or the copy in a forked child
         self._ending = threading.Lock()
         self._report: FinishReport | None = None
         self._warned: set[str] = set()
@@ -108,8 +109,7 @@ class Run:
         self._waits = settings.durability in ("record", "disk")
         self._logs_rows = role is Role.FULL
         if self.disabled:
-            self._closed = True
-            self._pump.ended = True
+            self._inert = self._closed = self._pump.ended = True
             return
         self._note_features(config)
         self._journal.open()
@@ -188,7 +188,7 @@ class Run:
             self._warn(text)
 
     def _log_refused(self) -> None:
-        if self._report is not None and not self._abandoned:
+        if self._report is not None and not self._inert:
             self._warn_once("finished", f"run {self.id} is finished: what is logged now goes nowhere")
 
     def define_metric(  # noqa: PLR0917 - the peer's signature
@@ -242,8 +242,8 @@ class Run:
         self._submit(lambda recorder: recorder.record(body, urgent=True))
 
     def mark_preempting(self) -> None:
-        """Note that the scheduler is about to stop the process."""
-        self._submit(lambda recorder: recorder.record(records.preempting(), urgent=True))
+        """Note that the scheduler is about to stop the process. Never waits, so that signal handlers may call it."""
+        self._submit(lambda recorder: recorder.record(records.preempting(), urgent=True), wait=False)
 
     def console(self, stream: str, text: str) -> None:
         """Log console output.
@@ -418,35 +418,33 @@ class Run:
             return self._report
         if not self._ending.acquire(blocking=False):  # another thread is at it, or this one, below a signal handler
             return self._tally(synced=False)
-        if self._closed:  # disabled, or a forked child
-            self._report = self._tally(synced=False)
-            return self._report
-        if self._tee is not None:
-            self._tee.stop()
-        if self._attendant is not None:
-            self._attendant.stop()
-        self._closed = True
-        if self._writes_exit:
-            self._hand_off(lambda recorder: recorder.finish(code))
-        else:
-            self._hand_off(lambda recorder: recorder.flush())
-        ended = self._pump.stop(timeout_s)
-        self._report = self._tally(synced=ended and not self._journal.dirty and not self._journal.failing)
-        lifecycle.forget(self)
-        if not self._report.complete:
-            self._warn(f"run {self.id}: {self._report}")
-        elif not self._settings.silent:
-            say(f"run {self.id}: {self._report}")
+        try:
+            self._report = self._tally(synced=False) if self._inert else self._close(code, timeout_s)
+        finally:
+            self._ending.release()  # Ctrl-C in the middle: the process's end goes on from here
         return self._report
 
-    @property
-    def _writes_exit(self) -> bool:
-        """A node's sampler that shares its id with rank 0 must not end rank 0's run."""
-        return self._role is Role.FULL or not self._settings.given_id
+    def _close(self, code: int, timeout_s: float) -> FinishReport:
+        if self._tee is not None:
+            self._tee.stop()
+        if not self._closed:
+            if self._attendant is not None:
+                self._attendant.stop()
+            self._closed = True
+            finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
+            self._hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())
+        ended = self._pump.stop(timeout_s)
+        report = self._tally(synced=ended and not self._journal.dirty and not self._journal.failing)
+        lifecycle.forget(self)
+        if not report.complete:
+            self._warn(f"run {self.id}: {report}")
+        elif not self._settings.silent:
+            say(f"run {self.id}: {report}")
+        return report
 
     def _tally(self, *, synced: bool) -> FinishReport:
         tally = self._journal.tally
-        recorder = self._pump.recorder if self._pump.ended and not self.disabled and not self._abandoned else None
+        recorder = self._pump.recorder if self._pump.ended and not self._inert else None
         waiting = sum(type(item) is tuple for item in list(self._queue))
         dropped = tally.rows_dropped + self._pump.rows_dropped + self._journal.rows_queued + waiting
         return FinishReport(
@@ -458,11 +456,9 @@ class Run:
             synced=synced,
         )
 
-    _abandoned = False
-
     def _abandon(self) -> None:
         """In a forked child."""
-        self._abandoned = self._closed = True
+        self._inert = self._closed = True
         self._pump.abandon()
         self._ending = threading.Lock()
         self._tee = self._attendant = None
@@ -480,13 +476,13 @@ class Run:
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 
-    def _submit(self, job: Callable[[Any], None], *, wake: bool = True) -> None:
+    def _submit(self, job: Job, *, wake: bool = True, wait: bool = True) -> None:
         if self._closed:
             return
         self._hand_off(job)
         if wake:
             self._pump.wake()
-        if self._waits:
+        if self._waits and wait:
             self._pump.barrier(sync=self._settings.durability == "disk")
 
     def _note(self, *features: int) -> None:

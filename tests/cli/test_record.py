@@ -121,10 +121,10 @@ signal.signal({int(number)}, handler)
 print("ready", flush=True)
 time.sleep(30)
 """
-    child = record(tmp_path, sys.executable, "-c", script, options=("--quiet",), stdin=subprocess.DEVNULL)
-    assert child.stdout.readline() == "ready\n"
-    child.send_signal(number)
-    out, err = child.communicate(timeout=30)
+    with record(tmp_path, sys.executable, "-c", script, options=("--quiet",), stdin=subprocess.DEVNULL) as child:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(number)
+        out, err = child.communicate(timeout=30)
     state = fold(tmp_path)
 
     assert (child.returncode, out, err) == (9, f"got {int(number)}\n", "")
