@@ -31,10 +31,12 @@ class Attendant:
         start_ns: int,
         warn: Callable[[str], None],
         *,
+        label: str = "",
         pid: int | None = None,
         argv: Sequence[str] | None = None,
     ) -> None:
         self._settings, self._submit, self._start_ns, self._warn = settings, submit, start_ns, warn
+        self._label = settings.label or label
         self._pid, self._argv = os.getpid() if pid is None else pid, argv
         self._sampler: Sampler | None = None
         self._stopping = False
@@ -66,9 +68,7 @@ class Attendant:
 
         from ..sampler import Sampler, SamplerSettings, execution_context, hardware
 
-        settings = SamplerSettings(
-            interval=self._settings.sample_interval, label=self._settings.label or None, pid=self._pid
-        )
+        settings = SamplerSettings(interval=self._settings.sample_interval, label=self._label or None, pid=self._pid)
         if not self._settings.disable_stats:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
             self._sampler.start()

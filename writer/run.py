@@ -121,7 +121,8 @@ class Run:
 
             self._tee = ConsoleTee(self.console)
             self._tee.start()
-        self._attendant = Attendant(settings, self._pump.submit, start_ns, self._warn, pid=pid, argv=argv)
+        label = self._info.host if role is Role.SAMPLER else ""  # keeps the nodes of one run apart
+        self._attendant = Attendant(settings, self._pump.submit, start_ns, self._warn, label=label, pid=pid, argv=argv)
         self._attendant.start()
 
     # -- logging -----------------------------------------------------------------------------------------------------

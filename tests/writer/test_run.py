@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import sys
 import threading
 import time
@@ -397,9 +398,12 @@ def test_a_nodes_sampler_logs_no_rows(begin, state):
     run.log({"a": 1})
     found = state(*run.finish().paths)
     assert (found.row_count, found.exit_code) == (0, 0)
-    shared = begin(role=Role.SAMPLER, run_id="shared")
+    shared = begin(role=Role.SAMPLER, run_id="shared", disable_stats=False)
+    found = state(*shared.finish().paths)
 
-    assert state(*shared.finish().paths).exit_code is None
+    assert found.exit_code is None
+    assert all(key.endswith(f"/l:{os.uname().nodename}") for sample in found.samples for key in sample.values)
+    assert found.sample_count
 
 
 def test_samples_and_the_machine_are_recorded(begin, state):
