@@ -47,15 +47,14 @@ def group() -> None:
 def main() -> None:
     """The console script `runferry`."""
     try:
-        group.main(prog_name="runferry", standalone_mode=False)
+        code = group.main(prog_name="runferry", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
     except BrokenPipeError:  # `runferry show | head`
         sys.stderr.close()
         sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)  # click hands an `Exit` of a command over as its code
