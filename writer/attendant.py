@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import records
 from .pump import Job
@@ -79,10 +79,7 @@ class Attendant:
             self._record(records.environment(hardware(settings), writer_id))
 
     def _emit(self, sample: Sample) -> None:
-        self._record(records.stats(sample.timestamp_ns, sample.values))
+        self._record(records.stats(sample.timestamp_ns, sample.values), bulk=True)
 
-    def _record(self, body: bytes) -> None:
-        def job(recorder: Any) -> None:
-            recorder.record(body)
-
-        self._submit(job)
+    def _record(self, body: bytes, *, bulk: bool = False) -> None:
+        self._submit(lambda recorder: recorder.record(body, bulk=bulk))

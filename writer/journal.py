@@ -32,9 +32,10 @@ BATCH_BYTES = 1024 * 1024
 """One write takes about this much."""
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 5.0
 
-ROW, OTHER, OPENING = "row", "other", "opening"
+ROW, BULK, OTHER, OPENING = "row", "bulk", "other", "opening"
 Entry = tuple[bytes, str]
-"""A record without its number, and what it is: a row, another record, or one that every segment opens with."""
+"""A record without its number, and what it is: a row, a sample or console output, one of the rare records that are
+never dropped, or one that every segment opens with."""
 
 
 class Clock(Protocol):
@@ -57,6 +58,8 @@ class Tally:
     rows_written: int = 0
     rows_dropped: int = 0
     """Left out because the queue was full."""
+    others_dropped: int = 0
+    """Samples and console output left out for the same reason."""
     rows_unsure: int = 0
     """In a file whose sync failed, and too far back to be written again: on the device or not, nobody knows."""
 
@@ -102,14 +105,15 @@ class Journal:
     # -- taking records ----------------------------------------------------------------------------------------------
 
     def append(self, body: bytes, kind: str = OTHER) -> None:
-        """Queue one record. A row beyond the bound is dropped and counted."""
-        if kind is ROW:
-            if self._queued_bytes >= MAX_QUEUED_BYTES or self._queued_rows >= MAX_QUEUED_ROWS:
-                self.tally.rows_dropped += 1
-                return
-            self._queued_rows += 1
-        elif self._queued_bytes >= 2 * MAX_QUEUED_BYTES:
-            return  # samples and console lines of a disk that has been full for hours
+        """Queue one record. Beyond the bound rows, samples and console output are dropped and counted."""
+        full = self._queued_bytes >= MAX_QUEUED_BYTES or self._queued_rows >= MAX_QUEUED_ROWS
+        if full and kind is ROW:
+            self.tally.rows_dropped += 1
+            return
+        if full and kind is BULK:
+            self.tally.others_dropped += 1
+            return
+        self._queued_rows += kind is ROW
         self._queued_bytes += len(body)
         self._queued.append((body, kind))
 

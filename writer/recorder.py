@@ -12,7 +12,7 @@ from typing import Any
 from ..logformat.constants import MAX_RECORD_SIZE
 from . import records
 from .history import HistoryEncoder
-from .journal import ROW, Clock, Journal
+from .journal import BULK, OTHER, ROW, Clock, Journal
 from .metrics import Definitions, MetricDefinition
 from .summary import SummaryState
 from .values import Key, Path
@@ -22,6 +22,7 @@ PENDING_MAX_S = 0.7
 SUMMARY_MAX_S = 15.0
 """A changed summary is written this long after its oldest change; rows rebuild it meanwhile."""
 
+INT64 = 2**63
 Row = dict[Key, Any]
 
 
@@ -84,6 +85,9 @@ class Recorder:
             commit: whether the step is finished with this call; None: yes unless a step was given.
             row: flat, plain values.
         """
+        if step is not None and not -INT64 <= step < INT64:
+            self._warn_once("step", f"step {step} is no 64-bit integer; the row gets the next step")
+            step = None
         if step is not None and step != self.step:
             if step < self.step:
                 self._late(wall, now, step, row)
@@ -173,9 +177,9 @@ class Recorder:
 
     # -- everything else ---------------------------------------------------------------------------------------------
 
-    def record(self, body: bytes, *, urgent: bool = False) -> None:
-        """Any other record, as `records` makes it."""
-        self._journal.append(body)
+    def record(self, body: bytes, *, urgent: bool = False, bulk: bool = False) -> None:
+        """Any other record, as `records` makes it. `bulk`: a sample or console output, of which there are many."""
+        self._journal.append(body, BULK if bulk else OTHER)
         self.urgent = self.urgent or urgent
 
     def define(self, definition: MetricDefinition) -> None:

@@ -17,6 +17,8 @@ class FinishReport:
     rows_written: int
     rows_dropped: int
     """Rows that are in no log: queues full, disk full to the end, or too large for a record."""
+    others_dropped: int
+    """Samples and pieces of console output that are in no log."""
     rows_unsure: int
     """Rows in a log whose sync failed: on the device or not, nobody knows."""
     rows_late: int
@@ -34,6 +36,8 @@ class FinishReport:
         text = f"{self.rows_written} rows in {where}"
         if self.rows_dropped:
             text += f"; {self.rows_dropped} rows did not make it"
+        if self.others_dropped:
+            text += f"; {self.others_dropped} samples or pieces of console output did not make it"
         if self.rows_unsure:
             text += f"; {self.rows_unsure} rows are in a file that could not be synced"
         if not self.synced:

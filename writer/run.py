@@ -113,6 +113,8 @@ class Run:
             return
         self._note_features(config)
         self._journal.open()
+        if self._redacted and not settings.silent:
+            say(f"{self._redacted} values of the config look like secrets and are hidden in the log")
         self._pump.start()
         self._hand_off(lambda recorder: recorder.record(self._telemetry.record()))
         lifecycle.watch(self)
@@ -148,7 +150,10 @@ class Run:
         if type(data) is dict and PLAIN.issuperset(map(type, data.values())) and _NAMES.issuperset(map(type, data)):
             row: dict[Any, Any] = data.copy()
         else:
-            row = self._checked_row(data)
+            checked = self._checked_row(data)
+            if checked is None:
+                return
+            row = checked
         if step is not None and type(step) is not int:
             step = self._checked_step(step)
         if len(self._queue) >= MAX_HANDED_OFF and not self._pump.make_room():
@@ -157,10 +162,10 @@ class Run:
         if self._waits:
             self._pump.barrier(sync=self._settings.durability == "disk")
 
-    def _checked_row(self, data: Any) -> dict[Any, Any]:
+    def _checked_row(self, data: Any) -> dict[Any, Any] | None:
         if not isinstance(data, Mapping):
             self._refuse("data", f"log takes a dict, not {type(data).__name__}; the call is left out")
-            return {}
+            return None
         dropped: dict[str, str] = {}
         row = flatten(data, dropped)
         for name, reason in dropped.items():
@@ -452,6 +457,7 @@ class Run:
             paths=tuple(self._journal.paths),
             rows_written=tally.rows_written,
             rows_dropped=dropped + (recorder.rows_refused if recorder else 0),
+            others_dropped=tally.others_dropped,
             rows_unsure=tally.rows_unsure,
             rows_late=recorder.rows_late if recorder else 0,
             synced=synced,
@@ -505,7 +511,7 @@ class Run:
 
 
 def _recording(body: bytes) -> Job:
-    return lambda recorder: recorder.record(body)
+    return lambda recorder: recorder.record(body, bulk=True)
 
 
 def _host() -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runferry.logformat import FILE_HEADER, Gap, read_records
 from runferry.writer import journal as journal_module
 from runferry.writer import records
-from runferry.writer.journal import ROW, Journal
+from runferry.writer.journal import BULK, ROW, Journal
 from runferry.writer.segment import Place
 from support.clock import FakeClock
 from support.faultfs import FaultFS
@@ -239,9 +239,13 @@ def test_rows_beyond_the_bound_are_dropped_and_counted(monkeypatch):
     rig.write(*range(25))
 
     assert rig.journal.tally.rows_dropped == 15
+    rig.journal.append(records.stats(1, {"cpu": 1.0}), BULK)
+    rig.journal.append(records.exit_(0, 1))
+    assert rig.journal.tally.others_dropped == 1
     rig.fs.fail = {}
     assert rig.journal.write(now=True)
     assert numbers(rig.fs.logs()[0]) == list(range(10))
+    assert read(rig.fs.logs()[0])[-1].kind == "exit"
 
 
 def test_a_folder_that_cannot_be_made_is_tried_again():

@@ -150,6 +150,17 @@ def test_steps_are_not_held_where_each_call_must_be_safe():
     assert rig.rows() == [(5, {"a": 1}), (5, {"b": 2})]
 
 
+def test_a_step_that_no_log_can_hold():
+    """A step beyond 64 bits is named, and the row gets the next one."""
+    rig = Rig()
+    rig.log({"a": 1}, 2**63)
+    rig.log({"a": 2}, -(2**63) - 1)
+    rig.log({"a": 3}, 2**63 - 1, commit=True)
+
+    assert rig.rows() == [(0, {"a": 1}), (1, {"a": 2}), (2**63 - 1, {"a": 3})]
+    assert len(rig.warnings) == 1
+
+
 def test_runtime_and_time_are_those_of_the_call():
     """`_timestamp` is the wall clock, `_runtime` counts from the start; of merged calls the last wall time stands."""
     rig = Rig()
