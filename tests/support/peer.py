@@ -151,6 +151,24 @@ def summary(log: Path) -> dict[str, Any]:
     return dict(json.loads(_leet(log, "--summary")))
 
 
+# -- syncing ---------------------------------------------------------------------------------------------------------
+
+
+def sync(logs: list[Path], url: str, key: str, folder: Path) -> str:
+    """`wandb sync` of these logs to a server. It exits with 0 whatever happens: judge by what the server holds."""
+    environ = environment(folder, WANDB_MODE="online", WANDB_BASE_URL=url, WANDB_API_KEY=key)
+    command = [PYTHON.parent / "wandb", "sync", "--include-online", *(log.parent for log in logs)]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout + done.stderr
+
+
+def yaml(text: bytes) -> Any:
+    """The value of a YAML text, by the library that the peer brings."""
+    program = "import sys, json, yaml; print(json.dumps(yaml.safe_load(sys.stdin.buffer.read())))"
+    done = subprocess.run([PYTHON, "-c", program], input=text, capture_output=True, timeout=TIMEOUT_S, check=True)
+    return json.loads(done.stdout)
+
+
 # -- our records in the peer's spelling ------------------------------------------------------------------------------
 
 _ENUMS = {

@@ -1,0 +1,161 @@
+"""What a server ended up holding, and the differences that two ways to sync the same logs may leave."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from support import peer
+from support.server import Server
+
+ABSENT = "<absent>"
+VOLATILE = {"created_at", "updated_at", "heartbeat_at", "files"}
+"""Fields of a run that tell when it was synced; its files are compared by content."""
+_CONSOLE = re.compile(r"(?P<level>ERROR )?(?P<time>\d{4}-\d\d-\d\dT[\d:.]+) (?P<text>.*)", re.DOTALL)
+
+
+def state_of(server: Server) -> dict[str, dict[str, Any]]:
+    """Everything that a server holds, by run id: fields, config, summary, rows, samples, console lines, files."""
+    return {run["name"]: _run_state(server, run["entity"], run["project"], run["name"]) for run in server.runs()}
+
+
+def _run_state(server: Server, *place: str) -> dict[str, Any]:
+    run = server.run(*place)
+    names = [file["name"] for file in run["files"] if file["uploaded"]]
+    state = {key: value for key, value in run.items() if key not in VOLATILE | {"config", "summary", "alerts"}}
+    if re.fullmatch(r"run-\d+", run["display_name"]):  # the server invents names in the order in which runs come
+        del state["display_name"]
+    return {
+        "run": state,
+        "config": _spell_config(run["config"]),
+        "summary": run["summary"],
+        "alerts": [{key: value for key, value in alert.items() if key != "created_at"} for alert in run["alerts"]],
+        "history": server.history(*place),
+        "events": server.events(*place),
+        "console": [_CONSOLE.fullmatch(line).groupdict() for line in server.console(*place)],
+        "files": {name: _content(name, server.file(*place, name)) for name in names},
+    }
+
+
+def _content(name: str, data: bytes) -> Any:
+    if name == "config.yaml":
+        return _spell_config(peer.yaml(data))
+    return json.loads(data) if name in {"wandb-summary.json", "wandb-metadata.json"} else data
+
+
+def _spell_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with lists whose order says nothing as objects, so that they compare by what they hold.
+
+    Metric definitions refer to a step metric by its place, and they and telemetry list the switches that are on; the
+    peer writes all three in random order. Environments are keyed by an id that the peer invents for each sync.
+    """
+    spelled = json.loads(json.dumps(config))
+    internal = spelled.get("_wandb", {}).get("value", {})
+    metrics = internal.get("m", [])
+    names = [metric.get("1") or metric.get("2") for metric in metrics]
+    for metric in metrics:
+        metric |= {key: sorted(metric[key]) for key in ("6", "7")}
+        if "5" in metric:
+            metric["5"] = names[metric["5"] - 1]
+    internal["m"] = dict(zip(names, metrics, strict=True))
+    internal["t"] = {
+        key: sorted(value) if isinstance(value, list) else value for key, value in internal.get("t", {}).items()
+    }
+    if "e" in internal:
+        internal["e"] = {environment["writerId"]: environment for environment in internal["e"].values()}
+    return spelled
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference that may be: where, and what both sides must say there."""
+
+    where: str
+    """Regular expression over the path, its parts joined by blanks."""
+    holds: Callable[[Any, Any], bool]
+    """Whether (ours, the peer's) differ in this way only."""
+    reason: str
+
+
+# What our sync leaves otherwise than the peer's, in the order in which a path is looked up.
+DIFFERENCES = {
+    "program": Difference(
+        "run program",
+        lambda ours, theirs: str(theirs).endswith("/bin/wandb") and not str(ours).endswith("/bin/wandb"),
+        "the peer names the program that syncs; we name the one that ran, where the log has it",
+    ),
+    "console time": Difference(
+        r"console \d+ time",
+        lambda ours, theirs: ours < theirs,
+        "the peer writes the time of the sync; we write the time of the line",
+    ),
+    "sync feature": Difference(
+        r".*_wandb value t 3",
+        lambda ours, theirs: sorted([*ours, 76]) == theirs,
+        "the peer counts its own sync among the features that the run used",
+    ),
+    "core version": Difference(
+        r".*_wandb value t 12",
+        lambda ours, theirs: ours == ABSENT and theirs == "0.31.0",
+        "the peer adds its own version where the log's client gave none",
+    ),
+    "null in the summary": Difference(
+        r"(summary|files wandb-summary.json) .*",
+        lambda ours, theirs: ours is None and theirs == ABSENT,
+        "the peer leaves out what was set to null; we send what the log says",
+    ),
+    "siblings in the summary": Difference(
+        r"(summary|files wandb-summary.json) nest b",
+        lambda ours, theirs: ours == {"c": 2} and theirs == ABSENT,
+        "the peer forgets what stood beside a value that was set inside an object",
+    ),
+    "explicit step": Difference(
+        r"history \d+ _step",
+        lambda ours, theirs: ours < theirs,
+        "the peer numbers a row anew that goes back behind another; we keep the step that was asked for",
+    ),
+    "run without an end": Difference(
+        "run (state|exit_code)",
+        lambda ours, theirs: (ours, theirs) in {("running", "failed"), (None, 1)},
+        "the peer ends a run that has no exit record as failed; we wait until its log is old",
+    ),
+    "link out of the run": Difference(
+        "files saved.txt",
+        lambda ours, theirs: ours == ABSENT and theirs == b"saved\n",
+        "the peer follows links wherever they lead; we read nothing outside the run's folder, and say so",
+    ),
+    "alerts": Difference(
+        "alerts",
+        lambda ours, theirs: ours == [] and len(theirs) > 0,
+        "our sync does not send alerts",
+    ),
+}
+
+
+def differences(ours: Any, theirs: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, Any]]:
+    """Each place where the two differ as (path, ours, theirs)."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted(ours.keys() | theirs.keys()):
+            yield from differences(ours.get(key, ABSENT), theirs.get(key, ABSENT), (*path, key))
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(mine, other, (*path, str(index)))
+    elif not peer.same(peer.finite(ours), peer.finite(theirs)):
+        yield " ".join(path), ours, theirs
+
+
+def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[set[str], list[str]]:
+    """The named differences between two states of a run, and everything else that differs, which must be nothing."""
+    named: set[str] = set()
+    other: list[str] = []
+    for path, mine, their in differences(ours, theirs):
+        for name, difference in DIFFERENCES.items():
+            if re.fullmatch(difference.where, path) and difference.holds(mine, their):
+                named.add(name)
+                break
+        else:
+            other.append(f"{path}: ours {str(mine)[:400]!r}, the peer's {str(their)[:400]!r}")
+    return named, other
