@@ -74,6 +74,8 @@ class Journal:
         clock: Clock,
         opening: Callable[[bool], Iterable[bytes]],
         warn: Callable[[str], None],
+        *,
+        keep_unsynced: int = MAX_QUEUED_BYTES,
     ) -> None:
         """Nothing is opened yet.
 
@@ -83,7 +85,9 @@ class Journal:
             clock: the time.
             opening: the records that a segment begins with; told whether it continues an earlier one.
             warn: takes one line for the user.
+            keep_unsynced: bytes of records that are kept until they are synced, in case that fails.
         """
+        self._keep_unsynced = keep_unsynced
         self._fs, self._place, self._clock = fs, place, clock
         self._opening, self._warn = opening, warn
         self._segment: Segment | None = None
@@ -220,7 +224,7 @@ class Journal:
         self._unsynced_bytes += size
         self._num += count
         self._dirty = self._dirty or count > 0
-        while self._unsynced_bytes > 2 * SYNC_BYTES:  # only where no sync is asked for: the level `relaxed`
+        while self._unsynced_bytes > self._keep_unsynced:
             body, kind = self._unsynced.popleft()
             self._unsynced_bytes -= len(body)
             self._rows_let_go += kind is ROW

@@ -17,7 +17,7 @@ from . import lifecycle, records
 from .attendant import Attendant
 from .encoding import to_json
 from .filesystem import FileSystem, RealFileSystem
-from .journal import Clock, Journal
+from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
 from .mappings import REMOVED, Config, Summary
 from .metrics import MetricDefinition, define
 from .pump import MAX_HANDED_OFF, WAIT_S, Job, Pump
@@ -95,7 +95,9 @@ class Run:
             self.config.set_all(config)
         self.summary = Summary(self._summary_changed, self._fetch_summary)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
-        self._journal = Journal(fs or RealFileSystem(), place, clock, self._opening, self._warn)
+        # Where time brings no sync, what waits for one would fill the memory.
+        kept = 2 * SYNC_BYTES if settings.durability == "relaxed" else MAX_QUEUED_BYTES
+        self._journal = Journal(fs or RealFileSystem(), place, clock, self._opening, self._warn, keep_unsynced=kept)
 
         def make_recorder() -> Any:
             from .recorder import Recorder

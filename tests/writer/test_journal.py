@@ -24,11 +24,11 @@ PLACE = Place(Path("/data"), "abc")
 class Rig:
     """A journal on a faulty disk, with what it told the user."""
 
-    def __init__(self, space=None):
+    def __init__(self, space=None, **options):
         self.fs = FaultFS(space)
         self.clock = FakeClock()
         self.warnings = []
-        self.journal = Journal(self.fs, PLACE, self.clock, self.opening, self.warnings.append)
+        self.journal = Journal(self.fs, PLACE, self.clock, self.opening, self.warnings.append, **options)
 
     def opening(self, resumed):
         info = records.RunInfo("abc", "p", start_ns=int(self.clock.time() * 1e9), resume=resumed)
@@ -216,10 +216,9 @@ def test_a_failed_sync_is_never_trusted_again():
     assert rig.fs.open_count == 1
 
 
-def test_what_was_let_go_before_a_failed_sync_is_counted(monkeypatch):
+def test_what_was_let_go_before_a_failed_sync_is_counted():
     """Memory for unsynced records is bounded; what it no longer held may be lost, and is said to be unsure."""
-    monkeypatch.setattr(journal_module, "SYNC_BYTES", 500)
-    rig = Rig()
+    rig = Rig(keep_unsynced=1000)
     rig.write(*range(40))
     rig.fs.fail["sync_file"] = errno.EIO
     rig.journal.sync()

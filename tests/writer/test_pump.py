@@ -1,0 +1,176 @@
+"""When the thread writes and syncs, driven drain by drain on a clock of our own."""
+
+from __future__ import annotations
+
+import errno
+import io
+from pathlib import Path
+
+import pytest
+from runferry.logformat import read_records
+from runferry.writer import journal as journal_module
+from runferry.writer import records
+from runferry.writer.journal import Journal
+from runferry.writer.pump import DRAIN_S, Pump, _Barrier
+from runferry.writer.recorder import Recorder
+from runferry.writer.segment import Place
+from support.clock import FakeClock
+from support.faultfs import FaultFS
+
+
+class Rig:
+    """A pump whose thread is the test."""
+
+    def __init__(self, level="normal"):
+        self.clock, self.fs, self.warnings = FakeClock(), FaultFS(), []
+        opening = [records.header("1"), records.run(records.RunInfo("abc", "p", start_ns=1), ())]
+        place = Place(Path("/d"), "abc")
+        self.journal = Journal(self.fs, place, self.clock, lambda _: opening, self.warnings.append)
+        self.journal.open()
+        start = self.clock.monotonic()
+        self.pump = Pump(
+            lambda: Recorder(self.journal, self.clock, self.warnings.append, start_s=start),
+            self.journal,
+            self.clock,
+            level,
+            self.warnings.append,
+        )
+
+    def log(self, **row):
+        self.pump.queue.append((self.clock.time(), self.clock.monotonic(), None, None, row))
+
+    def drain(self, seconds=DRAIN_S):
+        self.clock.advance(seconds)
+        self.pump._drain()
+
+    def syncs(self):
+        return sum(call in {"sync_data", "sync_file"} for call in self.fs.calls)
+
+    def rows(self):
+        return sum(record.kind == "history" for record in read_records(io.BytesIO(self.fs.logs()[0])))
+
+
+@pytest.mark.parametrize("level", ["relaxed", "normal", "record", "disk"])
+def test_each_drain_writes_what_came(level):
+    """Whatever the level, what was handed off is in the file after the drain."""
+    rig = Rig(level)
+    for count in range(5):
+        rig.log(a=count)
+        rig.drain()
+
+        assert rig.rows() == count + 1
+
+
+def test_a_new_log_is_synced_by_the_first_drain():
+    """The names of a new log are on the device at once, not after five seconds."""
+    rig = Rig("relaxed")
+    rig.drain()
+
+    assert rig.fs.synced_directories
+
+
+@pytest.mark.parametrize("level", ["normal", "record"])
+def test_dirty_data_is_synced_within_five_seconds(level):
+    """One sync per five seconds while rows come, none while nothing comes."""
+    rig = Rig(level)
+    rig.drain()
+    rig.fs.calls.clear()
+    oldest_unsynced = None
+    for _ in range(3000):  # a minute
+        rig.log(a=1)
+        before = rig.syncs()
+        oldest_unsynced = oldest_unsynced or rig.clock.monotonic()
+        rig.drain(0.02)
+        assert rig.clock.monotonic() - oldest_unsynced <= 5
+        if rig.syncs() > before:
+            oldest_unsynced = None
+    assert 11 <= rig.syncs() <= 14
+    rig.drain(10)
+    rig.fs.calls.clear()
+    for _ in range(20):
+        rig.drain(5)
+    assert rig.syncs() == 0
+
+
+def test_relaxed_syncs_only_what_must_not_wait():
+    """Rows alone are never synced; a config change is, by the next drain, with the rows before it."""
+    rig = Rig("relaxed")
+    rig.drain()
+    rig.fs.calls.clear()
+    for _ in range(100):
+        rig.log(a=1)
+        rig.drain(1)
+    assert rig.syncs() == 0
+    rig.pump.submit(lambda recorder: recorder.record(records.config([(("a",), b"1")]), urgent=True))
+    rig.drain()
+    rig.drain()
+
+    assert rig.syncs() == 1
+
+
+def test_much_data_is_synced_before_its_time(monkeypatch):
+    """What is kept in case a sync fails is bounded."""
+    monkeypatch.setattr(journal_module, "SYNC_BYTES", 1000)
+    rig = Rig()
+    rig.drain()
+    rig.fs.calls.clear()
+    rig.log(a="x" * 2000)
+    rig.drain()
+
+    assert rig.syncs() == 1
+
+
+def test_one_sync_serves_all_who_wait():
+    """Barriers of one drain share its write and its sync, and hear how each went."""
+    rig = Rig("disk")
+    rig.drain()
+    rig.fs.calls.clear()
+    barriers = [_Barrier(sync=number % 2 == 0) for number in range(6)]
+    for barrier in barriers:
+        rig.log(a=1)
+        rig.pump.queue.append(barrier)
+    rig.drain()
+
+    assert all(barrier.wait(0) for barrier in barriers)
+    assert rig.syncs() == 1
+
+
+def test_who_waits_for_a_failing_disk_is_told():
+    """A barrier ends at once, and says that it was not done."""
+    rig = Rig("disk")
+    rig.fs.fail["write"] = errno.ENOSPC
+    rig.log(a=1)
+    barriers = [_Barrier(sync=False), _Barrier(sync=True)]
+    rig.pump.queue.extend(barriers)
+    rig.drain()
+
+    assert [barrier.wait(0) for barrier in barriers] == [False, False]
+    assert all(barrier.lock.locked() for barrier in barriers)  # taken again by `wait`, so it had been released
+
+
+def test_a_sync_asked_for_survives_a_failed_sync():
+    """The rest goes to a new log and is synced there, in the same drain."""
+    rig = Rig("disk")
+    rig.drain()
+    rig.log(a=1)
+    barrier = _Barrier(sync=True)
+    rig.pump.queue.append(barrier)
+    rig.fs.fail["sync_data"] = errno.EIO
+    rig.drain()
+
+    assert barrier.wait(0)
+    assert len(rig.fs.files) == 2
+    assert list(rig.fs.files.values())[1].durable
+
+
+def test_one_bad_job_does_not_end_the_log():
+    """A fault in one item is named once, and the next row is written."""
+    rig = Rig()
+    for _ in range(3):
+        rig.pump.submit(lambda recorder: 1 / 0)
+        rig.log(a=1)
+    rig.drain()
+
+    assert rig.rows() == 3
+    assert len(rig.warnings) == 1
+    assert "ZeroDivisionError" in rig.warnings[0]
