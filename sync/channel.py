@@ -117,6 +117,7 @@ class Channel:
                 if error.retry_after is not None:
                     wait = error.retry_after + self._rng.uniform(0.0, min(2.0, 0.1 * error.retry_after))
                 if now + wait - since > self._retry_for:
+                    self._give_up(request.url, now)
                     raise OutOfTime(f"{error}; gave up after {now - since:.0f} s", cause=error) from error
                 failures += 1
                 self._wait(what, str(error), wait, failures)
@@ -137,6 +138,11 @@ class Channel:
         """Since when the host of `url` has answered nothing useful, to anybody."""
         with self._lock:
             return self._silent_since.setdefault(origin_of(url), now)
+
+    def _give_up(self, url: str, now: float) -> None:
+        """From now on one failure is enough, until the host answers again."""
+        with self._lock:
+            self._silent_since[origin_of(url)] = now - self._retry_for
 
     def _answered(self, url: str) -> None:
         with self._lock:

@@ -21,6 +21,7 @@ MIN_RATE = 0.1
 _SHARE = 0.95  # of the rate that the headers allow: the rest is for the requests in flight
 _ESTIMATE_FROM = 10  # requests in one window before the density is believed
 _BACKOFF_CAP_S = 60.0
+_SHORTEST_WAIT_S = 0.001  # a shorter sleep may not move a clock at all
 
 
 def full_jitter(rng: random.Random, attempt: int, *, base: float = 1.0, cap: float = _BACKOFF_CAP_S) -> float:
@@ -94,14 +95,14 @@ class Pacer:
         """Close the lane for `seconds` and a little jitter, so that processes on one quota do not wake together."""
         seconds += self._rng.uniform(0.0, min(2.0, 0.1 * seconds))
         self._closed_until = max(self._closed_until, self._clock.monotonic() + seconds)
+        # The lane opens with a fresh window: workers that wake together may spend it, but no more.
+        self._tokens, self._filled_at = min(BURST, self._quota), self._closed_until
         return seconds
 
     def _reserve(self) -> float:
         """Take a token and return 0, or return how long to wait before asking again."""
         now = self._clock.monotonic()
         if now < self._closed_until:
-            # The lane opens with a fresh window: workers that wake together may spend it, but no more.
-            self._tokens, self._filled_at = min(BURST, self._quota), self._closed_until
             return self._closed_until - now
         self._tokens = min(BURST, self._tokens + max(0.0, now - self._filled_at) * self._rate)
         self._filled_at = max(now, self._filled_at)
@@ -109,7 +110,7 @@ class Pacer:
             self._tokens -= 1.0
             self._window_requests += 1
             return 0.0
-        return (1.0 - self._tokens) / self._rate
+        return max((1.0 - self._tokens) / self._rate, _SHORTEST_WAIT_S)
 
     def _learn_density(self, remaining: float) -> None:
         """Requests per unit of `Remaining`, measured over one window; a rise of `remaining` opens a new one."""

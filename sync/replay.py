@@ -21,10 +21,10 @@ from .cursor import Cursor, FileMark, Lines, Target, load, matches
 from .errors import AuthError, Conflict, Interrupted, OutOfTime, Refused, SyncError
 from .lines import MAX_LINE
 from .lock import Lock, LockedError
-from .places import Places
+from .places import Places, is_writable
 from .plan import LogHead, RunPlan
 from .report import Progress, RunReport, Started, Verdict, shorten
-from .rowlane import LastWord, RowLane, summary_hash
+from .rowlane import LastWord, RowLane, gather_console, summary_hash
 from .scan import Facts, scan
 
 
@@ -61,7 +61,9 @@ class RunReplay:
     def __init__(self, plan: RunPlan, context: Context) -> None:
         self.plan = plan
         self.context = context
-        self.segments = [Segment(head, Places(head.path, context.settings.state_dir)) for head in plan.segments]
+        self.segments = [
+            Segment(head, Places(head.path, context.settings.state_dir, is_writable)) for head in plan.segments
+        ]
         self._state = RunState(keep_rows=False)
         self._target = Target(context.settings.base_url, plan.entity, plan.project, plan.run_id)
         self._files_sent = 0
@@ -131,6 +133,10 @@ class RunReplay:
                 self._contact(fields)
                 summary, dropped = self._summary()  # contact may have moved the steps
                 self._send_rows(summary, console_file)
+            else:
+                for segment in self.segments:
+                    if segment.found.lines.console:
+                        gather_console(segment.found, console_file)
             self._send_files(summary, console_file)
         self.segments[-1].missing += dropped
         return self._finish("")
@@ -349,7 +355,7 @@ class RunReplay:
             body = Body(0, 0, 0, uploaded=sorted(result.sent), exit_code=exit_code)
             self.context.api.stream(remote, body.encode())
             cursor.exit_code = exit_code
-        names = {file.name for file in files} | _MADE  # the console's text is only made when the log is read again
+        names = {file.name for file in files}
         cursor.files = {name: mark for name, mark in {**known, **result.done}.items() if name in names}
         cursor.save(last.places.cursor)
 

@@ -7,6 +7,7 @@ written to the same lines again.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 from collections.abc import Callable
@@ -150,6 +151,25 @@ class RowLane:
         self.cursor.offset = offset
         self.cursor.prefix = prefix_hash(log, offset)
         self.cursor.save(self.cursor_path)
+
+
+def gather_console(facts: Facts, console_file: ConsoleFile) -> None:
+    """The console's text alone, for a sync that has files to send but no lines.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    console = Console(facts.start_ns)
+    with facts.log.open("rb", buffering=0) as file:
+        for record in good_records(file):
+            if record.offset >= facts.end:
+                break
+            if record.kind in Console.KINDS:
+                with contextlib.suppress(WireError):
+                    for line in console.feed(record):
+                        console_file.add(line.text)
+    for line in console.rest():
+        console_file.add(line.text)
 
 
 def summary_hash(line: str) -> str:

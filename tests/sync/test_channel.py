@@ -1,0 +1,247 @@
+"""Requests that get through, and those that don't."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from runferry.sync.channel import Channel
+from runferry.sync.errors import AuthError, Conflict, OutOfTime, Permanent, Retryable, TooLarge
+from runferry.sync.pacer import Pacer
+from runferry.sync.report import Event, Paused, Retrying
+from runferry.sync.transport import Answer, HttpTransport, Request
+from support.clock import FakeClock
+
+REQUEST = Request("POST", "http://backend.test/x", {}, b"{}")
+
+
+class Script:
+    """A transport that plays answers in turn; the last one again and again. Notes when each request came."""
+
+    def __init__(self, clock: FakeClock, *answers: Answer | Exception) -> None:
+        self.clock, self.answers, self.times = clock, list(answers), []
+
+    def send(self, request: Request) -> Answer:
+        self.times.append(self.clock.monotonic())
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Rig:
+    """A channel over scripted answers, on a clock of its own."""
+
+    def __init__(self, *answers: Answer | Exception, retry_for: float = 600.0) -> None:
+        self.clock = FakeClock()
+        self.script = Script(self.clock, *answers)
+        self.events: list[Event] = []
+        rng = random.Random(3)
+        self.pacer = Pacer(self.clock, rng)
+        self.channel = Channel(self.script, clock=self.clock, rng=rng, retry_for=retry_for, reporter=self.events.append)
+
+    def call(self, read: Callable[[Answer], Any] = lambda answer: answer.body, **options: Any) -> Any:
+        return self.channel.call(REQUEST, self.pacer, what="rows", read=read, **options)
+
+    @property
+    def gaps(self) -> list[float]:
+        """Seconds between the requests."""
+        return [after - before for before, after in zip(self.script.times, self.script.times[1:], strict=False)]
+
+
+def answer(status: int = 200, body: bytes = b"ok", **headers: str) -> Answer:
+    return Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+
+
+def test_a_429_with_only_a_reset_is_waited_out() -> None:
+    """After 429 with RateLimit-Reset 7 the next request comes 7 s later and not before; then all is well."""
+    rig = Rig(answer(429, ratelimit_reset="7"), answer())
+
+    assert rig.call() == b"ok"
+    assert len(rig.gaps) == 1
+    assert 7.0 <= rig.gaps[0] <= 8.0
+    assert [type(event) for event in rig.events] == [Paused]
+
+
+def test_refusals_are_no_failed_attempts() -> None:
+    """Twenty refusals in a row with a budget that a single failure would break still end in success, as time is allowed."""
+    refusals = [answer(429, retry_after="2")] * 9
+
+    assert Rig(*refusals, answer(), retry_for=1.0).call() == b"ok"
+
+
+def test_endless_refusals_end_once_the_budget_is_over() -> None:
+    """A server that refuses for ever does not hold the sync for ever: it is a case for another time."""
+    rig = Rig(answer(429, retry_after="30"), retry_for=100.0)
+
+    with pytest.raises(OutOfTime):
+        rig.call()
+
+    assert rig.clock.monotonic() - rig.script.times[0] < 600.0
+
+
+@pytest.mark.parametrize("failure", [answer(500), answer(503), answer(408), answer(425), Retryable("reset")])
+def test_passing_failures_are_retried_with_jitter(failure: Answer | Exception) -> None:
+    """Statuses and broken connections that may pass are tried again, each time after a wait that is announced."""
+    rig = Rig(failure, failure, answer())
+
+    assert rig.call() == b"ok"
+    assert len(rig.script.times) == 3
+    retries = [event for event in rig.events if isinstance(event, Retrying)]
+    assert [event.attempt for event in retries] == [1, 2]
+    assert [event.wait for event in retries] == pytest.approx(rig.gaps)
+
+
+def test_a_503_with_retry_after_waits_as_long_as_asked() -> None:
+    """Retry-After holds for failures too."""
+    rig = Rig(answer(503, retry_after="20"), answer())
+
+    rig.call()
+
+    assert 20.0 <= rig.gaps[0] <= 22.0
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, Permanent),
+        (401, AuthError),
+        (403, AuthError),
+        (404, Permanent),
+        (409, Conflict),
+        (410, Permanent),
+        (413, TooLarge),
+        (422, Permanent),
+        (501, Permanent),
+        (302, Permanent),
+    ],
+)
+def test_last_words_are_not_asked_for_twice(status: int, error: type[Exception]) -> None:
+    """A status that says no for good ends the request after one attempt, with the server's own words."""
+    rig = Rig(answer(status, b"because"))
+
+    with pytest.raises(error, match="because"):
+        rig.call()
+
+    assert len(rig.script.times) == 1
+
+
+def test_the_budget_ends_retrying() -> None:
+    """A server that stays down is given up after the budget, and the error says what the last failure was."""
+    rig = Rig(answer(500, b"oops"), retry_for=600.0)
+
+    with pytest.raises(OutOfTime, match="oops"):
+        rig.call()
+
+    assert 500.0 < rig.script.times[-1] - rig.script.times[0] <= 600.0
+    assert len(rig.script.times) > 8
+
+
+def test_no_budget_means_one_attempt() -> None:
+    """With retry_for 0 the first failure is the last."""
+    rig = Rig(Retryable("down"), retry_for=0.0)
+
+    with pytest.raises(OutOfTime):
+        rig.call()
+
+    assert len(rig.script.times) == 1
+
+
+def test_a_host_that_is_down_is_down_for_everybody() -> None:
+    """The second request to a host that has been silent for the whole budget gets one attempt, not a budget of its own."""
+    rig = Rig(Retryable("down"), retry_for=600.0)
+    with pytest.raises(OutOfTime):
+        rig.call()
+    before = len(rig.script.times)
+
+    with pytest.raises(OutOfTime):
+        rig.call()
+
+    assert len(rig.script.times) - before == 1
+
+
+def test_a_conflict_of_a_run_record_gets_a_few_attempts() -> None:
+    """A 409 on the upsert may be a race and is tried again; one that speaks of a deleted run is final at once."""
+    assert Rig(answer(409), answer()).call(retry_conflict=True) == b"ok"
+
+    deleted = Rig(answer(409, b"run was deleted"))
+    with pytest.raises(Conflict):
+        deleted.call(retry_conflict=True)
+    assert len(deleted.script.times) == 1
+
+
+def test_an_answer_that_cannot_be_read_is_no_acknowledgement() -> None:
+    """`read` may refuse an answer as cut off: the request goes again."""
+
+    def read(got: Answer) -> bytes:
+        if not got.body.endswith(b"}"):
+            raise Retryable("cut off")
+        return got.body
+
+    assert Rig(answer(200, b'{"a"'), answer(200, b"{}")).call(read) == b"{}"
+
+
+def test_absurd_waits_are_cut_and_said_so() -> None:
+    """A Retry-After of a day becomes a quarter of an hour, with a message."""
+    rig = Rig(answer(429, retry_after="86400"), answer())
+
+    rig.call()
+
+    assert 900.0 <= rig.gaps[0] <= 903.0
+    assert any("absurd" in event.reason for event in rig.events if isinstance(event, Paused))
+
+
+def http(handler: Callable[[httpx.Request], httpx.Response]) -> HttpTransport:
+    return HttpTransport(http=httpx.MockTransport(handler))
+
+
+def test_redirects_are_not_followed() -> None:
+    """A redirect is an answer like any other: the key never travels to where it points."""
+    seen = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.url.host)
+        return httpx.Response(302, headers={"Location": "http://evil.test/"})
+
+    got = http(handler).send(Request("POST", "http://backend.test/", {"Authorization": "Basic x"}, b"{}"))
+
+    assert (got.status, seen) == (302, ["backend.test"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ConnectError("refused"),
+        httpx.ReadError("reset"),
+        httpx.RemoteProtocolError("cut"),
+        httpx.ReadTimeout("slow"),
+    ],
+)
+def test_every_broken_connection_is_retryable(error: Exception) -> None:
+    """Whatever breaks below HTTP becomes the one type that the retry loop knows."""
+
+    def handler(_: httpx.Request) -> httpx.Response:
+        raise error
+
+    with pytest.raises(Retryable):
+        http(handler).send(REQUEST)
+
+
+def test_a_body_has_a_length_and_arrives_whole() -> None:
+    """Bodies in memory and from files go with a Content-Length, empty ones too, and never chunked."""
+    seen: list[tuple[str | None, bytes]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert "Transfer-Encoding" not in request.headers
+        seen.append((request.headers.get("Content-Length"), request.read()))
+        return httpx.Response(200)
+
+    transport = http(handler)
+    big = b"x" * 700_000
+    transport.send(Request("PUT", "http://s.test/", {}, big))
+    transport.send(Request("PUT", "http://s.test/", {}, b""))
+
+    assert seen == [("700000", big), ("0", b"")]

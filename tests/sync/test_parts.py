@@ -1,0 +1,462 @@
+"""The small parts: keys, side files, locks, YAML, lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runferry.logformat import decode_history, messages, read_records
+from runferry.logformat.runstate import row_of
+from runferry.sync import yamltext
+from runferry.sync.body import Body
+from runferry.sync.credentials import ApiKey, find_api_key
+from runferry.sync.cursor import Cursor, FileMark, Lines, Target, load, matches, prefix_hash
+from runferry.sync.errors import NoCredentials
+from runferry.sync.lines import MAX_LINE, Console, Rows, console_text, event_line
+from runferry.sync.lock import STALE_AFTER_S, Lock, LockedError
+from runferry.sync.places import Places, default_state_dir
+from runferry.sync.settings import SyncSettings, UsageError, find_base_url
+from support import logs
+from support.clock import FakeClock
+
+URL = "http://127.0.0.1:8080"
+SECRET = "s3cr3t" * 8
+
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_key_comes_from_the_environment_before_netrc(tmp_path: Path) -> None:
+    """RUNFERRY_API_KEY, then WANDB_API_KEY, then the netrc entry of the host with its port."""
+    (tmp_path / ".netrc").write_text(f"machine 127.0.0.1:8080 login user password {SECRET}\n")
+    environ = {"RUNFERRY_API_KEY": "a" * 40, "WANDB_API_KEY": "b" * 40}
+
+    assert find_api_key(URL, environ, tmp_path).source == "RUNFERRY_API_KEY"
+    assert find_api_key(URL, {"WANDB_API_KEY": "b" * 40}, tmp_path).source == "WANDB_API_KEY"
+    assert find_api_key(URL, {}, tmp_path).header_for(URL) == ApiKey(SECRET, base_url=URL, source="").header_for(URL)
+    (tmp_path / "other").write_text("default login user password " + "d" * 40)
+    assert find_api_key(URL, {"NETRC": str(tmp_path / "other")}, tmp_path).source == str(tmp_path / "other")
+
+
+def test_no_key_is_an_error_that_says_where_keys_come_from(tmp_path: Path) -> None:
+    """Without a key the message names both variables, netrc, and the machine to write there."""
+    with pytest.raises(NoCredentials, match=r"RUNFERRY_API_KEY.*WANDB_API_KEY.*127\.0\.0\.1:8080.*\.netrc"):
+        find_api_key(URL, {}, tmp_path)
+
+
+def test_a_broken_netrc_does_not_show_its_secrets(tmp_path: Path) -> None:
+    """The error about a netrc file gives its line and nothing of its content."""
+    (tmp_path / ".netrc").write_text(f"machine x login y passw {SECRET}\n")
+
+    with pytest.raises(NoCredentials) as caught:
+        find_api_key(URL, {}, tmp_path)
+
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:8081/x", "https://127.0.0.1:8080/x", "http://evil.test/", "http://127.0.0.1:8080@evil.test/"],
+)
+def test_the_key_goes_to_its_own_origin_only(url: str) -> None:
+    """Another port, scheme or host gets no Authorization header."""
+    assert ApiKey(SECRET, base_url=URL, source="test").header_for(url) is None
+
+
+def test_the_key_hides_from_reprs_and_pickles() -> None:
+    """Neither repr, str, format nor pickle shows the key."""
+    key = ApiKey(SECRET, base_url=URL, source="test")
+
+    assert SECRET not in f"{key!r} {key}"
+    with pytest.raises(TypeError):
+        pickle.dumps(key)
+
+
+@pytest.mark.parametrize("secret", ["", "  ", "two words", "line\nbreak\x00", "k\u00e9y"])
+def test_what_cannot_be_a_header_is_no_key(secret: str) -> None:
+    """A key that would break the header is refused before anything is sent."""
+    with pytest.raises(NoCredentials):
+        ApiKey(secret, base_url=URL, source="test")
+
+
+# -- settings and places -----------------------------------------------------------------------------------------------
+
+
+def test_the_base_url_comes_from_the_environment_or_the_users_own_settings(tmp_path: Path) -> None:
+    """RUNFERRY_BASE_URL, WANDB_BASE_URL, the user's settings file, the default; a trailing slash goes."""
+    (tmp_path / ".config" / "wandb").mkdir(parents=True)
+    assert find_base_url({}, tmp_path) == "https://api.wandb.ai"
+    (tmp_path / ".config" / "wandb" / "settings").write_text("[default]\nbase_url = http://own:1/\n")
+    assert find_base_url({}, tmp_path) == "http://own:1"
+    assert find_base_url({"WANDB_BASE_URL": "http://w/"}, tmp_path) == "http://w"
+    assert find_base_url({"WANDB_BASE_URL": "http://w/", "RUNFERRY_BASE_URL": "http://r"}, tmp_path) == "http://r"
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "nonsense", "http://user:pw@host", ""])
+def test_a_base_url_that_cannot_be_used_is_a_usage_error(url: str) -> None:
+    """Only plain http(s) URLs without credentials are servers."""
+    with pytest.raises(UsageError):
+        SyncSettings(base_url=url)
+
+
+def test_side_files_go_to_the_state_directory_when_the_folder_is_read_only(tmp_path: Path) -> None:
+    """Cursor and lock move, under a name that tells two folders apart; the peer's marker stays where the peer looks."""
+    log = tmp_path / "run" / "run-x.wandb"
+    beside = Places(log, tmp_path / "state", writable=lambda _: True)
+    elsewhere = Places(log, tmp_path / "state", writable=lambda _: False)
+    other = Places(tmp_path / "run2" / "run-x.wandb", tmp_path / "state", writable=lambda _: False)
+
+    assert beside.cursor == tmp_path / "run" / "run-x.wandb.cursor"
+    assert elsewhere.cursor.is_relative_to(tmp_path / "state")
+    assert elsewhere.cursor != other.cursor
+    assert elsewhere.marker == log.with_name("run-x.wandb.synced")
+    assert set(beside.cursors) == set(elsewhere.cursors)
+
+
+def test_the_state_directory_follows_the_usual_variables(tmp_path: Path) -> None:
+    """RUNFERRY_STATE_DIR, then XDG_STATE_HOME."""
+    assert default_state_dir({"RUNFERRY_STATE_DIR": "/s", "XDG_STATE_HOME": "/x"}) == Path("/s")
+    assert default_state_dir({"XDG_STATE_HOME": "/x"}) == Path("/x/runferry")
+
+
+# -- cursor ------------------------------------------------------------------------------------------------------------
+
+
+def make_cursor(log: Path, offset: int) -> Cursor:
+    with log.open("rb") as file:
+        prefix = prefix_hash(file, offset)
+    return Cursor(
+        Target(URL, None, "proj", "x"), "me", "proj", "x", "id", Lines(5, 6, 7), 3, offset, Lines(1, 2, 3), prefix,
+        "c", "s", {"a.txt": FileMark(1, 2, "h")}, ["step 1: big (12.0 MB)"], None, 99, complete=True,
+    )  # fmt: skip
+
+
+def test_a_cursor_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    """Every field survives the file."""
+    log = logs.simple_run(tmp_path)
+    cursor = make_cursor(log, 200)
+    cursor.save(tmp_path / "c")
+
+    assert load([tmp_path / "none", tmp_path / "c"]) == (cursor, "")
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["c"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 99}', "null", '{"version": 1, "target": 5}', "[" * 100_000]
+)
+def test_a_damaged_cursor_counts_as_none_and_is_named(tmp_path: Path, text: str) -> None:
+    """Whatever stands in a cursor file never breaks a sync: it is ignored, with a note."""
+    (tmp_path / "c").write_text(text)
+
+    cursor, note = load([tmp_path / "c"])
+
+    assert cursor is None
+    assert "no cursor" in note
+
+
+def test_negative_and_wrong_typed_counts_are_refused(tmp_path: Path) -> None:
+    """A cursor that would send lines to negative numbers is none."""
+    log = logs.simple_run(tmp_path)
+    make_cursor(log, 200).save(tmp_path / "c")
+    document = json.loads((tmp_path / "c").read_text())
+    document["base"]["history"] = -1
+    (tmp_path / "c").write_text(json.dumps(document))
+
+    assert load([tmp_path / "c"])[0] is None
+
+
+def test_a_cursor_belongs_to_its_log_and_target_only(tmp_path: Path) -> None:
+    """A replaced, a shortened log and another target are told apart; a log that grew is the same log."""
+    log = logs.simple_run(tmp_path)
+    size = log.stat().st_size
+    cursor = make_cursor(log, size)
+
+    assert matches(cursor, log, cursor.target) == ""
+    assert "target" in matches(cursor, log, Target(URL, None, "other", "x"))
+    with log.open("ab") as file:
+        file.write(b"more")
+    assert matches(cursor, log, cursor.target) == ""
+    os.truncate(log, size - 1)
+    assert "shorter" in matches(cursor, log, cursor.target)
+    logs.make_log(log, *logs.simple_records(start=logs.START_S + 1))
+    assert "not the one" in matches(cursor, log, cursor.target)
+
+
+# -- lock --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_held_lock_is_refused_with_its_holder(tmp_path: Path) -> None:
+    """The second sync learns which process on which host is at work; after the release it gets the lock."""
+    clock = FakeClock()
+    first, second = Lock(tmp_path / "l", clock), Lock(tmp_path / "l", clock)
+    first.acquire()
+
+    with pytest.raises(LockedError, match=str(os.getpid())):
+        second.acquire()
+
+    first.release()
+    second.acquire()
+    second.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_of_a_dead_process_is_taken_over_at_once(tmp_path: Path) -> None:
+    """On the same host a holder that is gone does not block anybody."""
+    clock = FakeClock()
+    Lock(tmp_path / "l", clock).acquire()
+    holder = json.loads((tmp_path / "l").read_text())
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    (tmp_path / "l").write_text(json.dumps({**holder, "pid": child}))
+
+    Lock(tmp_path / "l", clock).acquire()
+
+    assert json.loads((tmp_path / "l").read_text())["pid"] == os.getpid()
+
+
+def test_a_silent_lock_of_another_host_is_taken_over_in_time(tmp_path: Path) -> None:
+    """Another host's lock holds as long as its heartbeat is fresh."""
+    clock = FakeClock()
+    lock = Lock(tmp_path / "l", clock)
+    lock.acquire()
+    holder = json.loads((tmp_path / "l").read_text())
+    (tmp_path / "l").write_text(json.dumps({**holder, "host": "elsewhere", "token": "theirs"}))
+    clock.advance(STALE_AFTER_S - 1)
+    with pytest.raises(LockedError, match="elsewhere"):
+        Lock(tmp_path / "l", clock).acquire()
+
+    clock.advance(2)
+    Lock(tmp_path / "l", clock).acquire()
+
+    assert not lock.beat()
+
+
+def test_a_heartbeat_keeps_a_lock_alive(tmp_path: Path) -> None:
+    """Beating moves the time on, so that a long sync is not taken for a dead one."""
+    clock = FakeClock()
+    lock = Lock(tmp_path / "l", clock)
+    lock.acquire()
+    clock.advance(STALE_AFTER_S * 3)
+
+    assert lock.beat()
+    with pytest.raises(LockedError):
+        Lock(tmp_path / "l", clock).acquire()
+
+
+# -- YAML --------------------------------------------------------------------------------------------------------------
+
+
+def test_yaml_quotes_whatever_a_reader_could_take_for_something_else() -> None:
+    """Texts that look like numbers, booleans, dates or syntax are quoted; floats have a dot; NaN has its own name."""
+    tree = {
+        "a": {"value": "plain"}, "b": "yes", "c": "1.5", "d": "2026-01-01", "e": "x: y", "f": "", "g": "- a", "h": "null",
+        "i": 1e-05, "j": float("nan"), "k": float("-inf"), "l": 3, "m": True, "n": None, "o": [], "p": {}, "q": [1, [2], {"z": 0}],
+        "no": 1, "1": 2, "tab\t": "new\nline", "u": "\u2028\x7f\ufeff",
+    }  # fmt: skip
+
+    assert yamltext.dump(tree).splitlines() == [
+        "a:", "    value: plain", 'b: "yes"', 'c: "1.5"', 'd: "2026-01-01"', 'e: "x: y"', 'f: ""', 'g: "- a"',
+        'h: "null"', "i: 1.0e-05", "j: .nan", "k: -.inf", "l: 3", "m: true", '"n": null', "o: []", "p: {}", "q:",
+        "    - 1", "    -", "        - 2", "    -", "        z: 0", '"no": 1', '"1": 2', '"tab\\t": "new\\nline"',
+        'u: "\\u2028\\u007f\\ufeff"',
+    ]  # fmt: skip
+    assert yamltext.dump({}) == "{}\n"
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def first_row(tmp_path: Path, *records: object, shift: int = 0) -> str:
+    log = logs.make_log(tmp_path / "x.wandb", logs.run_record("x"), *records)
+    rows = Rows(shift)
+    lines = [rows.line(item) for item in read_records(log) if item.kind == "history"]
+    return lines[-1]
+
+
+def test_a_row_keeps_the_digits_of_the_log(tmp_path: Path) -> None:
+    """Numbers are spliced, not parsed and printed again."""
+    values = {
+        "a": b"1.7960268892115064e+09",
+        "b": b"9007199254740993",
+        "c": b"-0",
+        "d": b"1e-05",
+        "e": b"NaN",
+        "f": b"-Infinity",
+    }
+
+    line = first_row(tmp_path, logs.row(3, values))
+
+    assert line.startswith(
+        '{"a":1.7960268892115064e+09,"b":9007199254740993,"c":-0,"d":1e-05,"e":NaN,"f":-Infinity,"_step":3,'
+    )
+
+
+def test_nested_keys_become_objects_and_dots_do_not(tmp_path: Path) -> None:
+    """Key paths are rebuilt; a dot, slash or quote inside a key stays in it."""
+    values = {("n", "a", "b"): 1, "x.y": 2, ("n", "c"): "s", 'q"\\': 3, "v/w": None, ("n", "a", "d"): [1, {"z": 2}]}
+
+    row = json.loads(first_row(tmp_path, logs.row(0, values)))
+
+    assert row["n"] == {"a": {"b": 1, "d": [1, {"z": 2}]}, "c": "s"}
+    assert (row["x.y"], row['q"\\'], row["v/w"]) == (2, 3, None)
+
+
+def test_of_two_items_with_one_key_the_later_wins(tmp_path: Path) -> None:
+    """Also where one is an object and the other is not."""
+    item = messages.HistoryItem
+    history = messages.HistoryRecord(
+        item=[
+            item(nested_key=["a"], value_json="1"),
+            item(nested_key=["b", "c"], value_json="2"),
+            item(nested_key=["a"], value_json="3"),
+            item(nested_key=["b"], value_json="4"),
+            item(key="_step", value_json="0"),
+        ]
+    )
+
+    assert json.loads(first_row(tmp_path, messages.Record(history=history))) == {"a": 3, "b": 4, "_step": 0}
+
+
+@pytest.mark.parametrize("bad", [b"", b"nan", b"{", b"1,2", b'1,"evil":2', b"[" * 100_000])
+def test_a_broken_value_goes_alone(tmp_path: Path, bad: bytes) -> None:
+    """An item whose text is no JSON is left out; the rest of the row is sent."""
+    row = json.loads(first_row(tmp_path, logs.row(5, {"good": 1, "bad": bad, "more": b"NaN"})))
+
+    assert row["good"] == 1
+    assert row["_step"] == 5
+    assert set(row) == {"good", "more", "_step", "_runtime", "_timestamp"}
+
+
+def test_a_row_without_step_follows_the_one_before(tmp_path: Path) -> None:
+    """Steps are made up only where the log has none."""
+    line = first_row(tmp_path, logs.row(41), logs.row(None, {"a": 1}))
+
+    assert json.loads(line) == {"a": 1, "_step": 42}
+
+
+def test_the_step_shift_of_a_segment_is_added(tmp_path: Path) -> None:
+    """Only the step changes."""
+    row = json.loads(first_row(tmp_path, logs.row(2), shift=100))
+
+    assert (row["_step"], row["_runtime"]) == (102, 1.0)
+
+
+def test_only_the_oversized_values_of_a_row_are_left_out(tmp_path: Path) -> None:
+    """A row with a 12 MB text keeps its other values and its place, and the report names the key."""
+    log = logs.make_log(
+        tmp_path / "x.wandb", logs.run_record("x"), logs.row(9, {"huge": "x" * 12_000_000, "loss": 0.5})
+    )
+    rows = Rows()
+
+    line = next(rows.line(item) for item in read_records(log) if item.kind == "history")
+
+    assert len(line) <= MAX_LINE
+    assert json.loads(line)["loss"] == 0.5
+    assert rows.dropped == ["step 9: huge (12.0 MB)"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(KEYS, JSON), max_size=8))
+def test_a_line_is_the_row_that_the_reader_sees(items: list[tuple[list[str], object]]) -> None:
+    """For any keys and values, the spliced line parses to the row that the fold gives."""
+    from runferry.logformat.record import parse_record
+
+    history = messages.HistoryRecord(
+        item=[messages.HistoryItem(nested_key=key, value_json=json.dumps(value)) for key, value in items]
+    )
+    history.item.add(nested_key=["_step"], value_json="7")
+    payload = messages.Record(num=1, history=history).SerializeToString()
+    record = parse_record(payload, 0, len(payload))
+
+    line = Rows().line(record)
+
+    paths, values = decode_history(record.body)
+    expected = row_of(paths, values)
+    if expected.get("_step") == 7:
+        assert json.loads(line) == expected
+
+
+def test_a_sample_becomes_an_event_line(tmp_path: Path) -> None:
+    """Keys get their prefix, time and runtime come from the record, broken values go alone."""
+    log = logs.make_log(
+        tmp_path / "x.wandb", logs.run_record("x"), logs.sample(2.25, {"cpu": 1.5, "disk./.usageGB": 3, "bad": b"oops"})
+    )
+    record = next(item for item in read_records(log) if item.kind == "stats")
+
+    assert event_line(record, round(logs.START_S * 1e9)) == (
+        '{"_wandb":true,"_timestamp":1790000002.75,"_runtime":2.25,"system.cpu":1.5,"system.disk./.usageGB":3}'
+    )
+
+
+def console_of(tmp_path: Path, *records: object, structured: bool = False) -> list[str]:
+    log = logs.make_log(tmp_path / "x.wandb", logs.run_record("x"), *records)
+    console = Console()
+    lines = [line for item in read_records(log) if item.kind in Console.KINDS for line in console.feed(item)]
+    return [console_text(line, structured=structured) for line in [*lines, *console.rest()]]
+
+
+def test_console_lines_carry_the_time_of_the_log(tmp_path: Path) -> None:
+    """Fragments are joined, carriage returns overwrite, the time is that of the record in UTC, stderr is marked."""
+    records = [
+        logs.output("a", 0), logs.output("b\n", 1), logs.output("10%\r", 2), logs.output("99%\n", 3),
+        logs.output("bad\n", 4, stderr=True), logs.output("rest", 5), logs.output("y" * 5000 + "\n", 6, stderr=True),
+    ]  # fmt: skip
+
+    lines = console_of(tmp_path, *records)
+
+    assert lines[:3] == [
+        "2026-09-21T14:13:20.500000 ab",
+        "2026-09-21T14:13:22.500000 99%",
+        "ERROR 2026-09-21T14:13:24.500000 bad",
+    ]
+    assert len(lines[3]) == len("ERROR 2026-09-21T14:13:26.500000 ") + 4096
+    assert lines[4] == "2026-09-21T14:13:25.500000 rest"
+
+
+def test_structured_console_lines_are_json(tmp_path: Path) -> None:
+    """With the server's feature each line is an object."""
+    assert console_of(tmp_path, logs.output('say "ü"\n', 1, stderr=True), structured=True) == [
+        '{"level":"error","ts":"2026-09-21T14:13:21.500000","content":"say \\"ü\\""}'
+    ]
+
+
+def test_a_body_is_halved_until_one_line_is_left() -> None:
+    """Splitting keeps every line and its number, and ends at bodies of one line."""
+    body = Body(10, 20, 30, ["h0", "h1", "h2"], ["e0"], ["c0", "c1"], "s", exit_code=0)
+    waiting, parts = [body], []
+    while waiting:
+        part = waiting.pop(0)
+        halves = part.split()
+        if halves is None:
+            parts.append(part)
+        else:
+            waiting = [*halves, *waiting]
+
+    lines = {}
+    for part in parts:
+        for stream, offset, texts in (
+            ("h", part.history_offset, part.history),
+            ("e", part.events_offset, part.events),
+            ("c", part.console_offset, part.console),
+        ):
+            lines.update({(stream, number): text for number, text in enumerate(texts, offset)})
+    assert lines == {
+        ("h", 10): "h0", ("h", 11): "h1", ("h", 12): "h2", ("e", 20): "e0", ("c", 30): "c0", ("c", 31): "c1",
+    }  # fmt: skip
+    assert [part.summary for part in parts if part.summary] == ["s"]
+    assert parts[-1].exit_code == 0
