@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from runferry.logformat import FILE_HEADER, Framer, GapReason, Record, load, read_records
+from runferry.logformat import FILE_HEADER, Framer, GapReason, Record, RunState, load, messages, read_records
+from runferry.logformat.record import parse_record
 from support import peer
 
 pytestmark = pytest.mark.peer
@@ -148,6 +149,34 @@ def test_rows_are_what_the_script_logged(made):
         {"_step": 10, "loss": 0.125, "acc": 3},
         {"_step": 12, "loss": 0.0625},
     ]
+
+
+def test_typed_values_alone_give_the_same_rows(made):
+    """Without the JSON texts that stand beside them, typed values decode to the same rows."""
+    log = made("typed").log
+    rows = load(log).rows
+    bare = RunState()
+    for record in records_of(log):
+        if record.kind == "history":
+            message = record.message()
+            assert all(item.WhichOneof("value") for item in message.item)
+            for item in message.item:
+                item.ClearField("value_json")
+            payload = messages.Record(num=record.num, history=message).SerializeToString()
+            record = parse_record(payload, record.offset, record.end)  # noqa: PLW2901 - the same record, bare
+        bare.add(record)
+
+    assert (len(rows), rows[0]["int"], rows[1]["nested"]) == (2, -(2**63), {"a": {"b": 1.5}})
+    assert peer.same(peer.finite(bare.rows), peer.finite(rows))
+
+
+def test_a_fork_names_its_parent_and_goes_on_behind_it(made):
+    """The branch point is read, and the first row has the step behind it."""
+    state = load(made("forked").log)
+
+    assert (state.info.run_id, state.info.branch_run, state.info.branch_step) == ("forked", "parent", 1)
+    assert [row["_step"] for row in state.rows] == [2, 3, 4]
+    assert state.config["_wandb"]["branch_point"] == {"run_id": "parent", "step": 1}
 
 
 def test_config_keeps_what_the_peers_json_cannot_tell(made):
