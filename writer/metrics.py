@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .values import Path
 
@@ -14,8 +13,7 @@ SUMMARY_KINDS = {"min": 1, "max": 2, "mean": 3, "best": 4, "last": 5, "none": 6,
 GOALS = {None: 0, "minimize": 1, "maximize": 2}
 
 
-@dataclass(frozen=True)
-class MetricDefinition:
+class MetricDefinition(NamedTuple):
     """One call of `define_metric`."""
 
     name: str

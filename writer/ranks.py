@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 # (global rank, rank on this node): torchrun, Slurm, Open MPI, MPICH and Intel MPI, jsrun. The first set that gives a
 # rank decides. A launcher's local rank can be missing; then only global rank 0 samples.
@@ -30,8 +30,7 @@ class Role(Enum):
     """Nothing: its calls do nothing."""
 
 
-@dataclass(frozen=True)
-class Rank:
+class Rank(NamedTuple):
     """A process's place in its job."""
 
     rank: int = 0

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .encoding import nested_key, to_json, utf8, varint
 from .values import Path
@@ -67,8 +66,7 @@ def header(version: str) -> bytes:
     return message(21, message(1, text(1, producer) + text(2, MIN_SERVER_VERSION)))
 
 
-@dataclass(frozen=True)
-class RunInfo:
+class RunInfo(NamedTuple):
     """What a run record says besides the config."""
 
     run_id: str
@@ -165,11 +163,11 @@ FEATURE_STEP_LOG, FEATURE_SUMMARY = 61, 62
 FEATURE_METRIC_SUMMARY, FEATURE_METRIC_GOAL, FEATURE_METRIC_HIDDEN, FEATURE_METRIC_STEP_SYNC = 63, 64, 65, 66
 
 
-@dataclass
 class Telemetry:
     """How the run uses the format: cumulative, so each record holds all that went before."""
 
-    features: set[int] = field(default_factory=lambda: {FEATURE_OFFLINE})
+    def __init__(self) -> None:
+        self.features = {FEATURE_OFFLINE}
 
     def body(self) -> bytes:
         """The TelemetryRecord message."""

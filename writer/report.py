@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class FinishReport:
+class FinishReport(NamedTuple):
     """What became of a run's rows."""
 
     paths: tuple[Path, ...]

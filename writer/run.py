@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from operator import index
 from pathlib import Path
 from types import TracebackType
@@ -306,16 +305,16 @@ class Run:
             shown, count = redact(name, value)
             self._redacted += count
             config.append(((name,), self._json((name,), shown)))
-        info = replace(self._info, resume=self._info.resume or resumed)
+        info = self._info._replace(resume=self._info.resume or resumed)
         opening = [records.header(self._version), records.run(info, config, self._telemetry.body())]
         if resumed:
             # A later segment's start orders it behind the earlier one.
-            opening[1] = records.run(replace(info, start_ns=int(self._time() * 1e9)), config, self._telemetry.body())
+            opening[1] = records.run(info._replace(start_ns=int(self._time() * 1e9)), config, self._telemetry.body())
             opening += [records.metric(definition) for definition in self._pump.recorder.definitions.all()]
         return opening
 
     def _identify(self, feature: int, **changes: Any) -> None:
-        self._info = replace(self._info, **changes)
+        self._info = self._info._replace(**changes)
         self._note(feature)
         body = self._opening(resumed=False)[1]
         self._submit(lambda recorder: recorder.record(body, urgent=True))

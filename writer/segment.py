@@ -7,9 +7,9 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 from ..logformat.rundir import log_name
 from .filesystem import FileSystem
@@ -28,8 +28,7 @@ class WriteError(OSError):
         """The part of a record behind them could not be cut off: nothing may be appended to this file again."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where segments go: `<root>/wandb/<prefix>-<local time>-<run id>/run-<run id>.wandb`."""
 
     root: Path

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..logformat.rundir import valid_run_id
 
@@ -70,7 +69,6 @@ class SettingsError(ValueError):
     """A setting has a value that it cannot have; names the setting and what it takes."""
 
 
-@dataclass(init=False)
 class Settings:
     """Settings given in code; None means not given, and the environment or the default decides.
 
@@ -118,18 +116,20 @@ class Settings:
     disable_meta: bool | None = None
 
     def __init__(self, **given: Any) -> None:
-        known = {field.name for field in fields(self)}
         self.unknown: list[str] = []
         for name, value in given.items():
             own = _ALIASES.get(name, name)
-            if own in known:
+            if own in Settings.__annotations__:
                 setattr(self, own, value)
             else:
                 self.unknown.append(name)
 
+    def __repr__(self) -> str:
+        given = {name: value for name in Settings.__annotations__ if (value := getattr(self, name)) is not None}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
-@dataclass(frozen=True)
-class Resolved:
+
+class Resolved(NamedTuple):
     """Settings with every value decided and checked."""
 
     mode: str
