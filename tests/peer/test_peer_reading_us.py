@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from runferry.logformat import BLOCK_SIZE, FILE_HEADER, messages, read_records
 from runferry.logformat.record import parse_record
 from support import peer
+from support.exact import payload_of
 from support.frames import log_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(bool(peer.missing()), reason=peer.missing())]
@@ -34,13 +35,10 @@ def check(folder, payloads):
 
 
 def sized(num, size):
-    """A record whose payload has exactly `size` bytes, 10 at least; the second text steps over lengths of lengths."""
-    for title in ("", "t", "tt"):
-        for text in range(max(0, size - 24), size):
-            record = messages.Record(num=num, alert=messages.AlertRecord(title=title, text="x" * text))
-            if record.ByteSize() == size:
-                return record.SerializeToString()
-    raise ValueError(f"no record of {size} bytes")
+    """A record whose payload has exactly `size` bytes, 10 at least."""
+    return payload_of(
+        size, lambda more, text: messages.Record(num=num, alert=messages.AlertRecord(title=more, text=text))
+    )
 
 
 def filler(left):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import io
+import itertools
 import json
 import shutil
 import subprocess
 import sys
 
 import pytest
+from runferry.logformat import BLOCK_SIZE, FILE_HEADER, Framer, load, messages
 from support import peer
+from support.exact import payload_of
 from support.server import serve
 from support.state import compare, state_of
 
@@ -62,10 +66,43 @@ def of_their_logs(made, tmp_path_factory):
     return tuple(state_after(sync, runs, tmp_path_factory.mktemp("sync")) for sync in (sync_ours, sync_theirs))
 
 
+def row(num, step, size):
+    """A history record whose payload has exactly `size` bytes."""
+
+    def build(more, pad):
+        record = messages.Record(num=num, history=messages.HistoryRecord(step=messages.HistoryStep(num=step)))
+        for key, text in {"_step": f"{step}", "more": f'"{more}"', "pad": f'"{pad}"'}.items():
+            record.history.item.add(nested_key=[key], value_json=text)
+        return record
+
+    return payload_of(size, build)
+
+
+def edges(folder):
+    """A run with rows around the edges of blocks: 0 to 8 bytes left, then rows of up to three blocks."""
+    log = folder / "wandb" / "run-20260101_000000-edges" / "run-edges.wandb"
+    log.parent.mkdir(parents=True)
+    (log.parent / "files").mkdir()
+    run = messages.RunRecord(run_id="edges", project="peer", start_time=messages.Timestamp(seconds=1_800_000_000))
+    run.telemetry.MergeFrom(messages.TelemetryRecord(feature=bytes([4 << 3, 1]), core_version="0.31.0"))
+    out, framer, number = bytearray(FILE_HEADER), Framer(), itertools.count(1)
+    framer.append(messages.Record(num=next(number), run=run).SerializeToString(), out)
+    for step, (left, size) in enumerate(itertools.product(range(9), (100, 32_761, 70_000))):
+        room = BLOCK_SIZE - framer.position % BLOCK_SIZE
+        framer.append(row(next(number), 2 * step, (room - 7 - left) % BLOCK_SIZE + BLOCK_SIZE - 7), out)
+        framer.append(row(next(number), 2 * step + 1, size), out)
+    summary = load(io.BytesIO(out)).summary | {"_wandb": {"runtime": 5}}
+    items = [messages.Item(key=key, value_json=json.dumps(value)) for key, value in summary.items()]
+    for last in ({"summary": messages.SummaryRecord(update=items)}, {"exit": messages.RunExitRecord(runtime=5)}):
+        framer.append(messages.Record(num=next(number), **last).SerializeToString(), out)
+    log.write_bytes(out)
+    return peer.PeerRun(folder, 0, "")
+
+
 @pytest.fixture(scope="module")
 def of_our_logs(ours, tmp_path_factory):
     """The same of our logs."""
-    runs = [ours(kind) for kind in NAMED_OF_OURS]
+    runs = [ours(kind) for kind in NAMED_OF_OURS if kind != "edges"] + [edges(tmp_path_factory.mktemp("edges"))]
     return tuple(state_after(sync, runs, tmp_path_factory.mktemp("sync")) for sync in (sync_ours, sync_theirs))
 
 
@@ -79,6 +116,7 @@ NAMED_OF_THEIRS = {
 }
 NAMED_OF_OURS = {
     "console": {"console time"},
+    "edges": set(),
     "edits": {"null in the summary", "alerts"},
     "exception": {"console time"},
     "globs": set(),
