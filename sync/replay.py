@@ -326,6 +326,7 @@ class RunReplay:
                 self.context.body_bytes,
                 structured,
                 console_file,
+                self.context.uploads,
                 advance,
             ).send(last)
 

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -36,6 +37,17 @@ class LastWord:
 
 
 @dataclass
+class _Posted:
+    """A body on its way, and what the cursor says once it is acknowledged."""
+
+    done: Future[None]
+    lines: Lines
+    summary: str | None
+    dropped: list[str]
+    offset: int
+
+
+@dataclass
 class RowLane:
     """Sends the lines of one segment. `advance` is told of each acknowledgement, after the cursor was saved."""
 
@@ -47,9 +59,14 @@ class RowLane:
     body_bytes: int
     structured: bool
     console_file: ConsoleFile
+    pool: Executor
     advance: Callable[[], None]
-    dropped: list[str] = field(default_factory=list)
-    """Values left out since the last acknowledgement."""
+    _dropped: list[str] = field(default_factory=list)
+    """Values left out since the last body was posted."""
+    _in_flight: _Posted | None = None
+    """One body is on its way while the next one is gathered; never two, so that a kill costs one."""
+    _queued: Lines = field(default_factory=Lines)
+    """Lines acknowledged or on their way."""
 
     def send(self, last: LastWord) -> None:
         """Send everything that the cursor does not know of, and `last` with the last of it.
@@ -58,37 +75,47 @@ class RowLane:
             SyncError: a body did not get through.
             OSError: the log cannot be read, or the cursor cannot be written.
         """
+        self._queued = self.cursor.sent
+        with self.facts.log.open("rb", buffering=0) as file:
+            try:
+                self._gather(file, last)
+            finally:
+                if self._in_flight is not None:  # nothing may be under way when the lock is given back
+                    self._in_flight.done.exception()
+
+    def _gather(self, file: BinaryIO, last: LastWord) -> None:
+        """Read the log and post body after body."""
         facts, sent = self.facts, self.cursor.sent
         rows, console = Rows(self.cursor.step_shift), Console(facts.start_ns)
-        self.dropped = rows.dropped
+        self._dropped = rows.dropped
         seen = Lines()
         body = self._new_body()
-        with facts.log.open("rb", buffering=0) as file:
-            offset = self.cursor.offset
-            for record in good_records(file):
-                if record.offset >= facts.end:
-                    break
-                texts = self._texts(record, rows, console, seen, sent)
-                size = sum(map(_size, texts))
-                if texts and body.size and body.size + size > self.body_bytes:
-                    self._post(body, file, offset)
-                    body = self._new_body()
-                if texts:
-                    stream = {"history": body.history, "stats": body.events}.get(record.kind, body.console)
-                    stream += texts
-                    body.size += size
-                offset = record.end
-            if (seen.history, seen.events) != (facts.lines.history, facts.lines.events):
-                raise OSError(errno.EIO, "the log changed while it was read")
-            rest = console.rest()
-            for line in rest:
-                self.console_file.add(line.text)
-            body.console += [console_text(line, structured=self.structured) for line in rest]
-            body.summary, body.preempting = last.summary, last.preempting
-            if body.lines or body.summary is not None:
-                self._post(body, file, facts.end, unfinished=len(rest))
-            elif self.cursor.offset != facts.end:
-                self._save(file, facts.end)
+        offset = self.cursor.offset
+        for record in good_records(file):
+            if record.offset >= facts.end:
+                break
+            texts = self._texts(record, rows, console, seen, sent)
+            size = sum(map(_size, texts))
+            if texts and body.size and body.size + size > self.body_bytes:
+                self._post(body, file, offset)
+                body = self._new_body()
+            if texts:
+                stream = {"history": body.history, "stats": body.events}.get(record.kind, body.console)
+                stream += texts
+                body.size += size
+            offset = record.end
+        if (seen.history, seen.events) != (facts.lines.history, facts.lines.events):
+            raise OSError(errno.EIO, "the log changed while it was read")
+        rest = console.rest()
+        for line in rest:
+            self.console_file.add(line.text)
+        body.console += [console_text(line, structured=self.structured) for line in rest]
+        body.summary, body.preempting = last.summary, last.preempting
+        if body.lines or body.summary is not None:
+            self._post(body, file, facts.end, unfinished=len(rest))
+        self._settle(file)
+        if self.cursor.offset != facts.end:  # records without lines stand last
+            self._save(file, facts.end)
 
     def _texts(self, record: Record, rows: Rows, console: Console, seen: Lines, sent: Lines) -> list[str]:
         """The lines of a record that are to be sent; counts all of them in `seen`. A damaged record has none."""
@@ -117,21 +144,33 @@ class RowLane:
         return []
 
     def _new_body(self) -> Body:
-        base, sent = self.cursor.base, self.cursor.sent
-        return Body(base.history + sent.history, base.events + sent.events, base.console + sent.console)
+        base, queued = self.cursor.base, self._queued
+        return Body(base.history + queued.history, base.events + queued.events, base.console + queued.console)
 
     def _post(self, body: Body, log: BinaryIO, offset: int, *, unfinished: int = 0) -> None:
-        """Post a body that holds everything before `offset`, and note it in the cursor.
+        """Post a body that holds everything before `offset`, once the one before it is acknowledged.
 
         `unfinished` console lines at its end may still change, so they are not counted as sent.
         """
-        self._post_in_parts(body)
-        self.cursor.sent = self.cursor.sent + Lines(len(body.history), len(body.events), len(body.console) - unfinished)
-        self.cursor.dropped += self.dropped
-        self.dropped.clear()
-        if body.summary is not None:
-            self.cursor.summary = summary_hash(body.summary)
-        self._save(log, offset)
+        self._settle(log)
+        lines = Lines(len(body.history), len(body.events), len(body.console) - unfinished)
+        self._queued = self._queued + lines
+        done = self.pool.submit(self._post_in_parts, body)
+        self._in_flight = _Posted(done, lines, body.summary, list(self._dropped), offset)
+        self._dropped.clear()
+
+    def _settle(self, log: BinaryIO) -> None:
+        """Wait for the body on its way, and note its acknowledgement in the cursor."""
+        posted = self._in_flight
+        if posted is None:
+            return
+        posted.done.result()
+        self._in_flight = None
+        self.cursor.sent = self.cursor.sent + posted.lines
+        self.cursor.dropped += posted.dropped
+        if posted.summary is not None:
+            self.cursor.summary = summary_hash(posted.summary)
+        self._save(log, posted.offset)
         self.advance()
 
     def _post_in_parts(self, body: Body) -> None:
