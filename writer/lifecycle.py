@@ -135,10 +135,15 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _after_fork_in_child() -> None:
-    """The child has no writer thread, and the log is its parent's: its copy of every run is inert, and takes no lock."""
+    """The child has no writer thread, and the log is its parent's: its copy of every run is inert, and takes no lock.
+
+    The hooks go too. A worker that waits in C for its next task would not see a SIGTERM that came just before the wait
+    if a handler written in Python stood in place of the default, and its parent would wait for it for ever.
+    """
     for run in list(_seen):
         run._abandon()  # noqa: SLF001 - see _at_exit
     _runs.clear()
+    _uninstall()
 
 
 if hasattr(os, "register_at_fork"):

@@ -228,6 +228,25 @@ print(set(codes))
     assert not state.gaps
 
 
+def test_children_of_a_fork_have_the_handlers_of_before(tmp_path):
+    """Whatever we hooked is as it was: a worker dies of SIGTERM at once, wherever it waits."""
+    body = """
+runferry.finish()
+before = [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), sys.excepthook, sys.exit]
+with runferry.init(dir=sys.argv[1], id="b", settings={"silent": True, "disable_stats": True, "disable_meta": True}):
+    pid = os.fork()
+    if pid == 0:
+        now = [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT), sys.excepthook, sys.exit]
+        os._exit(0 if now == before else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert signal.getsignal(signal.SIGTERM) != before[0]
+"""
+    child = start(tmp_path, PROLOGUE + body)
+
+    assert child.communicate(timeout=60) == ("", "")
+    assert child.returncode == 0
+
+
 def test_a_child_may_have_a_run_of_its_own(tmp_path):
     """After a fork, `init` in the child begins a new log."""
     body = """
