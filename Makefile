@@ -27,10 +27,10 @@ demo: setup ## a real training run, sampled, logged, synced and shown, in about 
 	$(BIN)/python examples/demo.py
 
 test: setup $(PEER)/ready.stamp ## the tests (minutes)
-	$(BIN)/python -m pytest tests -m 'not slow' -n 2
+	$(BIN)/python -m pytest tests -m 'not slow' -n 2 --dist loadfile
 
 test-all: setup $(PEER)/ready.stamp ## the tests and the long matrices
-	$(BIN)/python -m pytest tests -n 2
+	$(BIN)/python -m pytest tests -n 2 --dist loadfile
 
 lint: setup ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -42,4 +42,4 @@ bench: setup $(PEER)/ready.stamp ## measure beside the peer; prints the table of
 	$(BIN)/python benchmarks/run_all.py
 
 clean: ## remove everything that the targets above made
-	rm -rf $(VENV) $(PEER) .typecheck .mypy_cache .ruff_cache .pytest_cache .demo build dist *.egg-info
+	rm -rf $(VENV) $(PEER) .venv-protobuf-* .typecheck .mypy_cache .ruff_cache .pytest_cache .demo build dist *.egg-info

@@ -1,0 +1,65 @@
+"""One source, every protobuf that training environments pin."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("version", ["4.25", "5", "6", "7"])
+def test_the_log_format_works_with_every_protobuf_generation(version, tmp_path):
+    """The tests of the format and of the writer pass in an environment with that protobuf, and no other copy of it."""
+    environment = ROOT / f".venv-protobuf-{version}"
+    python = environment / "bin" / "python"
+    if not (environment / "ready.stamp").exists():
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        needs = [
+            f"protobuf=={version}.*",
+            "orjson",
+            "psutil",
+            "click",
+            "rich",
+            "hypothesis",
+            "pytest",
+            "pytest-timeout",
+            "nvidia-ml-py",
+        ]
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needs], check=True)
+        (environment / "ready.stamp").touch()
+    (tmp_path / "runferry").symlink_to(ROOT)
+    found = subprocess.run(
+        [python, "-c", "import google.protobuf; print(google.protobuf.__version__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    done = subprocess.run(
+        [
+            python,
+            "-m",
+            "pytest",
+            "tests/logformat",
+            "tests/writer",
+            "-q",
+            "-m",
+            "not slow and not peer",
+            "-p",
+            "no:xdist",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert found.startswith(f"{version}.")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
