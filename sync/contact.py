@@ -48,12 +48,12 @@ def first_contact(status: ResumeStatus | None, plan: RunPlan, facts: list[Facts]
         Refused: the server holds rows that are not of these logs.
         OSError: a log cannot be read.
     """
-    if status is None or status.history_lines == 0:
+    if status is None or not (status.history_lines or status.events_lines or status.console_lines):
         return Start(Lines())
     lines = status.history_lines
     tail = [_row(text) for text in status.history_tail]
     rows = sum(fact.lines.history for fact in facts)
-    if lines <= rows and tail and _same_row(_our_row(facts, lines - 1), tail[-1]):
+    if 0 < lines <= rows and tail and _same_row(_our_row(facts, lines - 1), tail[-1]):
         return Start(Lines(), known_rows=lines)
     if lines <= rows and _is_our_writer(status, state):
         return Start(Lines())
@@ -61,6 +61,8 @@ def first_contact(status: ResumeStatus | None, plan: RunPlan, facts: list[Facts]
         last = tail[-1].get("_step") if tail else None
         shift = last + 1 if isinstance(last, int) and _begins_again(facts[0], last) else 0
         return Start(Lines(lines, status.events_lines, status.console_lines), shift)
+    if lines == 0:
+        return Start(Lines())
     raise Refused(
         f"the server already holds {lines} rows for run {plan.run_id} that are not those of this log; "
         "sync it under another id (--id), or delete the run there"

@@ -68,7 +68,7 @@ class RunReplay:
         self._target = Target(context.settings.base_url, plan.entity, plan.project, plan.run_id)
         self._files_sent = 0
         self._files_missing: list[str] = []
-        self._try_again = False
+        self._only_late = False
 
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
@@ -349,7 +349,7 @@ class RunReplay:
         result = runfiles.upload(self.context.api, remote, files, known=known, pool=self.context.uploads, save=save)
         self._files_sent = len(result.sent)
         self._files_missing = missing + result.missing
-        self._try_again = result.try_again
+        self._only_late = 0 < result.only_late == len(self._files_missing)
         exit_code = last.found.exit_code
         if result.sent or (exit_code is not None and exit_code != cursor.exit_code):
             # Without an exit record nothing is said of the end: a server shows a run that has fallen silent as crashed.
@@ -397,6 +397,9 @@ class RunReplay:
                     segment.missing.append("the run record: project and entity are the defaults")
                 if is_last:
                     segment.missing += self._files_missing
+                    segment.missing += [
+                        f"artifact {item.name}: artifacts are not sent yet" for item in self._state.artifacts
+                    ]
                 complete, size = not segment.missing, segment.facts.size
                 if (cursor.complete, cursor.size) != (complete, size):
                     cursor.complete, cursor.size = complete, size
@@ -411,12 +414,14 @@ class RunReplay:
                 verdict = Verdict.SYNCED
                 if not ended:
                     reason = "all sent; the log has no exit record and has not grown: the run crashed"
+                elif self._state.alerts and is_last:
+                    reason = f"{len(self._state.alerts)} alerts of the log were not sent: alerts are not supported yet"
             if verdict is Verdict.SYNCED:
                 segment.places.mark()
             else:
                 segment.places.unmark()
             reports.append(
-                self._report(segment, verdict, reason, try_again=self._try_again and not self._lost_for_good(segment))
+                self._report(segment, verdict, reason, try_again=self._only_late and not self._lost_for_good(segment))
             )
         return reports
 
@@ -425,7 +430,7 @@ class RunReplay:
 
     def _lost_for_good(self, segment: Segment) -> bool:
         """Whether something is missing that no later sync can bring."""
-        return bool(segment.found.damage or segment.position.dropped)
+        return bool(segment.found.damage or segment.position.dropped or self._state.artifacts)
 
     def _failed(self, reason: str, verdict: Verdict = Verdict.FAILED, **flags: bool) -> list[RunReport]:
         return [self._report(segment, verdict, reason, **flags) for segment in self.segments]

@@ -61,8 +61,8 @@ class Uploaded:
     sent: list[str]
     missing: list[str]
     """`name: reason`."""
-    try_again: bool = False
-    """At least one is missing only because the server or the network was not there."""
+    only_late: int = 0
+    """How many of the missing ones are missing only because the server or the network was not there."""
 
 
 def made_here(name: str, data: bytes) -> RunFile:
@@ -264,7 +264,7 @@ def _upload_batch(api: Api, run: RemoteRun, batch: list[RunFile], pool: Executor
         raise
     except SyncError as error:
         result.missing.extend(f"{_shown(file.name)}: {error}" for file in batch)
-        result.try_again = result.try_again or isinstance(error, OutOfTime)
+        result.only_late += len(batch) if isinstance(error, OutOfTime) else 0
         return
     futures = [(file, pool.submit(_put, api, run, file, targets)) for file in batch]
     for file, future in futures:
@@ -274,7 +274,7 @@ def _upload_batch(api: Api, run: RemoteRun, batch: list[RunFile], pool: Executor
             raise
         except OutOfTime as error:
             result.missing.append(f"{_shown(file.name)}: {error}")
-            result.try_again = True
+            result.only_late += 1
         except (SyncError, OSError) as error:
             result.missing.append(f"{_shown(file.name)}: {error}")
         else:

@@ -936,3 +936,61 @@ def test_a_fault_of_ours_in_one_run_does_not_stop_the_others(rig: Rig, monkeypat
     assert verdicts["good"].verdict is Verdict.SYNCED
     assert verdicts["bad"].verdict is Verdict.FAILED
     assert "ZeroDivisionError" in verdicts["bad"].reason
+
+
+def test_artifacts_are_named_as_missing_and_alerts_as_not_sent(rig: Rig) -> None:
+    """What this version does not send is said, and a log with artifacts is never marked as synced."""
+    from runferry.logformat import messages
+
+    artifact = messages.Record(artifact=messages.ArtifactRecord(name="model", type="model"))
+    alert = messages.Record(alert=messages.AlertRecord(title="t", text="x", level="INFO"))
+    logs.make_log(rig.folder / "run-a.wandb", logs.run_record("a"), logs.row(0), artifact, logs.exit_record())
+    logs.make_log(rig.folder / "run-b.wandb", logs.run_record("b"), logs.row(0), alert, logs.exit_record())
+
+    runs = {run.run: run for run in rig.sync().runs}
+
+    assert runs["a"].verdict is Verdict.PARTIAL
+    assert "artifact model" in runs["a"].reason
+    assert runs["b"].verdict is Verdict.SYNCED
+    assert "alerts" in runs["b"].reason
+
+
+def test_the_package_is_the_function_of_the_public_face(rig: Rig) -> None:
+    """`runferry.sync(paths)` works although `runferry.sync` is a package as well."""
+    import runferry
+
+    log = rig.run()
+
+    report = runferry.sync([log], SyncSettings(base_url=URL, state_dir=rig.state, dry_run=True))
+
+    assert [run.verdict for run in report.runs] == [Verdict.SKIPPED]
+
+
+def test_a_reporter_that_fails_does_not_stop_the_sync(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    """A closed pipe costs the progress shown, and nothing else."""
+    rig.run()
+
+    def fail(_: Any) -> None:
+        raise BrokenPipeError("gone")
+
+    rig.events = type("Broken", (list,), {"append": lambda _, event: fail(event)})()
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert capsys.readouterr().err.count("no more progress") == 1
+
+
+def test_output_that_failed_to_arrive_is_made_again(rig: Rig) -> None:
+    """output.log is made from the log, so a sync that has nothing but it to send reads the console once more."""
+    log = rig.run()
+    rig.backend.before = lambda _, operation, request: (
+        Answer(403, {}, b"no") if operation == "put" and request.url.endswith("output.log") else None
+    )
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+    rig.backend.before = lambda *_: None
+    rig.backend.forget()
+
+    report = rig.sync(log)
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert rig.backend.operations() == ["CreateRunFiles", "put", "stream"]
+    assert rig.backend.runs["a1b2c3d4"].files["output.log"].count(b"\n") == 5
