@@ -41,11 +41,14 @@ class Attendant:
         self._sampler: Sampler | None = None
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self.loading = False
+        """Whether the thread is still importing what it needs."""
 
     def start(self) -> None:
         """Begin, unless the settings leave nothing to do."""
         if self._settings.disable_meta and self._settings.disable_stats:
             return
+        self.loading = True
         self._thread = threading.Thread(target=self._run, name="runferry-attendant", daemon=True)
         self._thread.start()
 
@@ -62,8 +65,11 @@ class Attendant:
             self._attend()
         except Exception as error:  # a machine that cannot be described must not cost the run anything else
             self._warn(f"no system metrics: {type(error).__name__}: {error}")
+        finally:
+            self.loading = False
 
     def _attend(self) -> None:
+        import importlib.metadata  # noqa: F401 - the sampler's thread wants it next; here a fork waits for the import
         import uuid
 
         from ..sampler import Sampler, SamplerSettings, execution_context, hardware

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -22,6 +23,9 @@ CODE_EXCEPTION, CODE_INTERRUPT, CODE_SIGNAL = 1, 255, 128
 """Exit codes as the peer has them; a signal adds its number."""
 FLUSH_S = 5.0
 """How long a handler waits for the disk: a scheduler that sent a signal sends SIGKILL some seconds later."""
+
+LOADING_S = 2.0
+"""How long a fork in the first moments of a run waits for the imports of our threads."""
 
 _runs: list[Run] = []
 _code = 0
@@ -134,6 +138,13 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     os.kill(os.getpid(), number)
 
 
+def _before_fork() -> None:
+    """Let our threads finish their imports: a module's lock that is held across a fork is never released in the child."""
+    deadline = time.monotonic() + LOADING_S
+    while any(run._loading for run in _runs) and time.monotonic() < deadline:  # noqa: SLF001 - see _at_exit
+        time.sleep(0.001)
+
+
 def _after_fork_in_child() -> None:
     """The child has no writer thread, and the log is its parent's: its copy of every run is inert, and takes no lock.
 
@@ -147,4 +158,4 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

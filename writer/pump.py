@@ -106,6 +106,11 @@ class Pump:
             self._recorder = self._make_recorder()
         return self._recorder
 
+    @property
+    def loading(self) -> bool:
+        """Whether the thread is still importing what it needs."""
+        return self._thread is not None and self._recorder is None
+
     def start(self) -> None:
         """Start the thread. It is a daemon: it never keeps a process alive."""
         self._thread = threading.Thread(target=self._run, name="runferry-writer", daemon=True)
@@ -148,8 +153,8 @@ class Pump:
 
     def ask(self, question: Callable[[Recorder], _T], timeout_s: float = WAIT_S) -> _T | None:
         """An answer that includes all that was handed off before; None if the thread is held up too long."""
-        if self.ended:
-            return question(self.recorder)
+        if self.ended:  # in a forked child there may be no recorder, and its modules' import locks may be held for ever
+            return None if self._recorder is None else question(self._recorder)
         answers: list[_T] = []
         barrier = _Barrier(sync=False)
 

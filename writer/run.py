@@ -464,6 +464,11 @@ class Run:
             synced=synced,
         )
 
+    @property
+    def _loading(self) -> bool:
+        """Whether a thread of ours is importing."""
+        return self._pump.loading or (self._attendant is not None and self._attendant.loading)
+
     def _abandon(self) -> None:
         """In a forked child."""
         self._inert = self._closed = True

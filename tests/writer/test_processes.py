@@ -267,6 +267,28 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
     assert [(state.rows[0]["who"], state.exit_code) for state in states] == [("parent", 0), ("child", 4)]
 
 
+def test_a_fork_in_the_first_moment_of_a_run(tmp_path):
+    """Threads of ours may be importing just then: the child can still import the same modules, and log."""
+    body = """
+pid = os.fork()
+if pid == 0:
+    print(run.summary.get("a"), run.step, flush=True)
+    own = runferry.init(dir=sys.argv[1] + "/child", reinit=True, settings={"silent": True})
+    own.log({"who": "child"})
+    assert own.finish().complete
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    loud = PROLOGUE.replace('"disable_stats": True, "disable_meta": True', "")  # with all our threads
+    started = time.monotonic()
+    child = start(tmp_path / "p", loud + body)
+    out, err = child.communicate(timeout=60)
+
+    assert (child.returncode, out, err) == (0, "None 0\n", "")
+    assert time.monotonic() - started < 25
+    assert fold(only_log(tmp_path / "p" / "child")).row_count == 1
+
+
 def test_worker_processes_do_not_disturb(tmp_path):
     """A pool of forked workers, as data loaders have, while rows are logged."""
     body = """
