@@ -281,10 +281,9 @@ class RunReplay:
                 segment.cursor = cursor
             segment.rows_before = cursor.sent.history
             cursor.complete = False
+            if segment is self.segments[-1]:
+                cursor.config = _fields_hash(fields)
             cursor.save(segment.places.cursor)
-        last = self.segments[-1].position
-        last.config = _fields_hash(fields)
-        last.save(self.segments[-1].places.cursor)
 
     def _new_cursor(self, remote: RemoteRun, base: Lines, shift: int) -> Cursor:
         return Cursor(
@@ -358,7 +357,6 @@ class RunReplay:
             cursor.exit_code = exit_code
         names = {file.name for file in files}
         cursor.files = {name: mark for name, mark in {**known, **result.done}.items() if name in names}
-        cursor.save(last.places.cursor)
 
     def _recorded_files(self) -> tuple[list[runfiles.RunFile], list[str]]:
         """The files that the logs name; of one name in several segments, the last one's."""
@@ -400,10 +398,8 @@ class RunReplay:
                     segment.missing += [
                         f"artifact {item.name}: artifacts are not sent yet" for item in self._state.artifacts
                     ]
-                complete, size = not segment.missing, segment.facts.size
-                if (cursor.complete, cursor.size) != (complete, size):
-                    cursor.complete, cursor.size = complete, size
-                    cursor.save(segment.places.cursor)
+                cursor.complete, cursor.size = not segment.missing, segment.facts.size
+                cursor.save(segment.places.cursor)
             ended = not is_last or self._exit_code(segment) is not None
             reason = note
             if segment.missing:
