@@ -39,12 +39,12 @@ class LineAssembler:
             if piece:
                 self._write(timestamp_ns, piece)
             if index < len(pieces) - 1 or len(self._text) > MAX_LINE:
-                lines.append(self._take(timestamp_ns))
+                lines.extend(self._take(timestamp_ns))
         return lines
 
     def rest(self) -> list[ConsoleLine]:
         """The last line, if the output did not end in a newline."""
-        return [self._take(self._begun_ns)] if self._text else []
+        return self._cut(self._text, self._begun_ns) if self._text else []
 
     def _write(self, timestamp_ns: int, piece: str) -> None:
         if not self._text:
@@ -55,16 +55,25 @@ class LineAssembler:
             return
         first, *returns = piece.split("\r")
         self._overwrite(first)
-        for part in returns:
-            self._column = 0
-            self._overwrite(part)
+        if returns:
+            # Each part overwrites the front of what is there. From the last one back, every character is copied once:
+            # a part adds what reaches beyond all later ones.
+            shown = returns[-1]
+            for under in (*reversed(returns[:-1]), self._text):
+                if len(under) > len(shown):
+                    shown += under[len(shown) :]
+            self._text, self._column = shown, len(returns[-1])
 
     def _overwrite(self, part: str) -> None:
         end = self._column + len(part)
         self._text = self._text[: self._column] + part + self._text[end:]
         self._column = end
 
-    def _take(self, timestamp_ns: int) -> ConsoleLine:
-        line = ConsoleLine(self._begun_ns if self._text else timestamp_ns, self.stream, self._text)
+    def _take(self, timestamp_ns: int) -> list[ConsoleLine]:
+        lines = self._cut(self._text, self._begun_ns if self._text else timestamp_ns)
         self._text, self._column = "", 0
-        return line
+        return lines
+
+    def _cut(self, text: str, timestamp_ns: int) -> list[ConsoleLine]:
+        starts = range(0, len(text), MAX_LINE) if text else (0,)
+        return [ConsoleLine(timestamp_ns, self.stream, text[start : start + MAX_LINE]) for start in starts]

@@ -20,7 +20,7 @@ STEP: Path = ("_step",)
 RUNTIME: Path = ("_runtime",)
 TIMESTAMP: Path = ("_timestamp",)
 
-_ITEM, _STEP, _KEY, _NESTED = 0x0A, 0x12, 0x0A, 0x12  # tags of single-byte fields
+_ITEM, _STEP_FIELD, _KEY, _NESTED = 0x0A, 0x12, 0x0A, 0x12  # tags of single-byte fields
 _VALUE_JSON = b"\x82\x01"  # tag of field 16
 SHAPES_KEPT = 8_192
 """Heads and shapes remembered; a log with more of them decodes them again, and memory stays bounded."""
@@ -44,9 +44,15 @@ def decode_history(body: bytes) -> tuple[tuple[Path, ...], list[bytes]]:
         WireError: the bytes are no history record.
     """
     items = decode_items(body)
-    if items is None or STEP not in items[0]:
+    if items is None or STEP not in items[0] or not _only_step_left(body, items[2]):
         return _decode_any(body)
     return items[0], items[1]
+
+
+def _only_step_left(body: bytes, at: int) -> bool:
+    """Whether nothing follows the items but a step, as writers have it; else further items may."""
+    left = len(body) - at
+    return left == 0 or (left >= 2 and body[at] == _STEP_FIELD and body[at + 1] == left - 2)
 
 
 def decode_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | None:
@@ -91,9 +97,9 @@ def decode_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | Non
             at = stop
     except IndexError:
         return None
-    shape = b"".join(heads)
+    shape = b"\0".join(heads)  # no tag is 0, so `a, b/c` and `a/b, c` differ
     paths = _shapes.get(shape)
-    if paths is None or len(paths) != len(heads):
+    if paths is None:
         paths = tuple(_path(head) for head in heads)
         if len(_shapes) >= SHAPES_KEPT:
             _shapes.clear()

@@ -78,10 +78,10 @@ class LogReader:
             return
         end = self._file.seek(0, os.SEEK_END)
         reason = self._damage or self._waiting or (GapReason.TORN_TAIL if self._parts else None)
-        if reason is not None and end > self.position:
-            yield Gap(self.position, end - self.position, reason)
-        self.position = self._at = end
+        begun, self.position, self._at = self.position, end, end
         self._parts, self._damage, self._waiting = [], None, None
+        if reason is not None and end > begun:
+            yield Gap(begun, end - begun, reason)
 
     def _read(self, at: int, size: int) -> bytes:
         """`size` bytes from `at`, fewer only at the end of the file."""
@@ -99,7 +99,8 @@ class LogReader:
         if self._headless:
             if not FILE_HEADER.startswith(buffer[: len(FILE_HEADER)]):
                 self._foreign = True
-                yield Gap(0, self._file.seek(0, os.SEEK_END), GapReason.BAD_HEADER)
+                self.position = self._file.seek(0, os.SEEK_END)
+                yield Gap(0, self.position, GapReason.BAD_HEADER)
                 return
             if limit < len(FILE_HEADER):
                 self._waiting = GapReason.TORN_TAIL
@@ -143,9 +144,9 @@ class LogReader:
                 if step is None:
                     break
                 at, found = step
-                if found:
-                    self._at = base + at
-                    yield from found
+                for item in found:  # one at a time: who stops at the gap finds the record behind it again
+                    self._at = self.position = item.end
+                    yield item
             if at == block_end:
                 block_end += BLOCK_SIZE
             self._at = base + at
@@ -227,7 +228,6 @@ class LogReader:
             found = [Gap(self.position, begun - self.position, self._damage, lost), record]
             self._damage = None
         self._last_num = record.num or None
-        self.position = end
         return found
 
 

@@ -115,6 +115,7 @@ def parse_record(payload: bytes, offset: int, end: int) -> Record:
     for number, wire_type, begin, finish in fields(payload):
         if number == _NUM and wire_type == VARINT:
             num = read_varint(payload, begin)[0]
-        elif wire_type == BYTES and number not in _ENVELOPE:
+        elif wire_type == BYTES and number not in _ENVELOPE and (number in KINDS or kind == "empty"):
+            # A field of a later version beside a known record type does not hide it.
             kind, start, stop = KINDS.get(number, "unknown"), begin, finish
     return Record(offset, end, payload, num, kind, start, stop)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-_NAME = re.compile(r"(?P<prefix>offline-run|run)-(?P<date>\d{8}_\d{6})-(?P<run_id>.+)", re.DOTALL)
+_NAME = re.compile(r"(?P<prefix>offline-run|run)-(?P<date>[0-9]{8}_[0-9]{6})-(?P<run_id>.+)", re.DOTALL)
 _LOG = re.compile(r"run-(?P<run_id>.+)\.wandb", re.DOTALL)
 _FORBIDDEN_IN_ID = frozenset(":;,#?/'\\\0")
 LOG_SUFFIX = ".wandb"
@@ -109,7 +109,7 @@ def latest_run(wandb_dir: str | os.PathLike[str]) -> Path | None:
     root = Path(wandb_dir)
     try:
         target = str((root / "latest-run").readlink())
-        if RunDirName.parse(target) and (root / target).is_dir():
+        if RunDirName.parse(target) and Path(target).name == target and (root / target).is_dir():
             return root / target
     except OSError:
         pass  # no link, or a copy of one: the names tell

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from .console import ConsoleLine, LineAssembler
+from .constants import MAX_NESTING
 from .history import RUNTIME, SHAPES_KEPT, STEP, TIMESTAMP, Path, decode_history, decode_items
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
-from .wire import WireError, set_flags
+from .wire import set_flags
 
 _STDERR = 0
 _STREAMS = {0: "stderr", 1: "stdout"}
+_STEP_TEXT = re.compile(rb"-?[0-9]{1,19}")  # an int64
+_LATEST_NS = 10**20
+"""Nanoseconds since the epoch, the year 5138: a time behind it is garbage that must not become a run's length."""
 _POLICIES = {0: "now", 1: "end", 2: "live"}
 
 
@@ -147,7 +153,7 @@ class RunState:
             return
         try:
             handler(item)
-        except (WireError, ValueError, RecursionError):
+        except ValueError:  # WireError is one
             self.bad_records += 1
             self.gaps.append(Gap(item.offset, item.end - item.offset, GapReason.BAD_PROTO, 1))
 
@@ -211,12 +217,14 @@ class RunState:
             plan = self._plans[paths] = (_index(paths, STEP), _index(paths, TIMESTAMP), _index(paths, RUNTIME))
         step, timestamp, runtime = plan
         self.row_count += 1
-        if step >= 0 and texts[step].lstrip(b"-").isdigit():
+        if step >= 0 and _STEP_TEXT.fullmatch(texts[step]):
             self.last_step = int(texts[step])
         if timestamp >= 0:
-            self._saw_time(_number(texts[timestamp]))
+            self._saw_time(_number(texts[timestamp]) * 1e9)
         if runtime >= 0:
-            self.last_runtime = max(self.last_runtime, _number(texts[runtime]))
+            seconds = _number(texts[runtime])
+            if seconds * 1e9 < _LATEST_NS:
+                self.last_runtime = max(self.last_runtime, seconds)
         if self._keep:
             self.rows.append(row_of(paths, texts))
         if step >= 0 and texts[step] == self._summary_step:
@@ -227,9 +235,9 @@ class RunState:
         plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary)
         self._summary.update(plain_paths, plain_texts)
 
-    def _saw_time(self, seconds: float) -> None:
-        if 0 < seconds < 1e11:
-            self.last_time_ns = max(self.last_time_ns, int(seconds * 1e9))
+    def _saw_time(self, time_ns: float) -> None:
+        if 0 < time_ns < _LATEST_NS:
+            self.last_time_ns = max(self.last_time_ns, int(time_ns))
 
     def _run(self, record: Record) -> None:
         run = record.message()
@@ -258,7 +266,8 @@ class RunState:
         if run.tags:
             info.tags = list(run.tags)
         if run.HasField("branch_point"):
-            info.branch_step = int(run.branch_point.value)
+            step = run.branch_point.value
+            info.branch_step = int(step) if math.isfinite(step) else None
         self._apply_config(run.config)
         if run.HasField("telemetry"):
             self.telemetry = run.telemetry
@@ -273,7 +282,8 @@ class RunState:
                 value = loads(item.value_json.encode())
             except ValueError:
                 continue  # a broken value drops that item only
-            _merge(self.config, path, value)
+            if len(path) <= MAX_NESTING:
+                _merge(self.config, path, value)
         for item in change.remove:
             _remove(self.config, tuple(item.nested_key) or (item.key,))
 
@@ -297,7 +307,7 @@ class RunState:
         stats = record.message()
         self.sample_count += 1
         timestamp = nanoseconds(stats.timestamp)
-        self.last_time_ns = max(self.last_time_ns, timestamp)
+        self._saw_time(timestamp)
         if self._keep:
             self.samples.append(Sample(timestamp, sample_values(stats)))
 
@@ -312,7 +322,7 @@ class RunState:
     def _add_lines(self, lines: list[ConsoleLine]) -> None:
         self.console_count += len(lines)
         for line in lines:
-            self.last_time_ns = max(self.last_time_ns, line.timestamp_ns)
+            self._saw_time(line.timestamp_ns)
         if self._keep:
             self.console.extend(lines)
 
@@ -370,7 +380,7 @@ def nanoseconds(timestamp: Any) -> int:
 
 
 def row_of(paths: tuple[Path, ...], texts: list[bytes]) -> dict[str, Any]:
-    """A row as nested dicts; a broken value is left out, a later item of the same key wins."""
+    """A row as nested dicts; a broken value or a key beyond `MAX_NESTING` is left out, a later item of a key wins."""
     try:
         values: list[Any] = loads_all(texts)
     except ValueError:
@@ -385,7 +395,7 @@ def row_of(paths: tuple[Path, ...], texts: list[bytes]) -> dict[str, Any]:
     for path, value in zip(paths, values, strict=True):
         if len(path) == 1:
             row[path[0]] = value
-        else:
+        elif len(path) <= MAX_NESTING:
             _put(row, path, value)
     return row
 

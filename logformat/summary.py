@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from .constants import MAX_NESTING
 from .history import SHAPES_KEPT, Path
 from .values import loads
 
@@ -23,16 +24,20 @@ class Summary:
 
     def __init__(self) -> None:
         self._leaves: dict[Path, bytes] = {}
-        self._admitted: set[tuple[Path, ...]] = set()  # shapes of rows known to break no invariant
+        self._admitted: set[tuple[Path, ...]] = set()  # shapes of rows all of whose paths are leaves
+        self._inner: set[Path] = set()  # paths that leaves lie or lay below
 
     def update(self, paths: tuple[Path, ...], texts: list[bytes], *, nulls: bool = False) -> None:
         """Set many leaves; a null sets nothing unless told, as a row's null says nothing about the metric."""
         if paths not in self._admitted:
-            for path in paths:
-                self._make_room(path)
-            if len(self._admitted) >= SHAPES_KEPT:
-                self._admitted.clear()
-            self._admitted.add(paths)
+            for path, text in zip(paths, texts, strict=True):
+                if nulls or text != b"null":
+                    self.set(path, text)
+            if all(path in self._leaves for path in paths):
+                if len(self._admitted) >= SHAPES_KEPT:
+                    self._admitted.clear()
+                self._admitted.add(paths)
+            return
         if not nulls and b"null" in texts:
             pairs: Iterable[tuple[Path, bytes]] = (
                 pair for pair in zip(paths, texts, strict=True) if pair[1] != b"null"
@@ -42,14 +47,19 @@ class Summary:
         self._leaves.update(pairs)
 
     def set(self, path: Path, text: bytes) -> None:
-        """Set one leaf to any JSON, null included."""
+        """Set one leaf to any JSON, null included; one deeper than `MAX_NESTING` is left out."""
+        if len(path) > MAX_NESTING:
+            return
         self._make_room(path)
         self._leaves[path] = text
 
     def remove(self, path: Path) -> None:
         """Forget a leaf or everything below a path."""
+        if len(path) > MAX_NESTING:
+            return
         self._make_room(path)
-        self._leaves.pop(path, None)
+        if self._leaves.pop(path, None) is not None:
+            self._admitted.clear()
 
     def leaves(self) -> dict[Path, bytes]:
         """The JSON text of each path; a view that later updates change."""
@@ -75,14 +85,16 @@ class Summary:
         if path in leaves:
             return
         for depth in range(1, len(path)):
+            self._inner.add(path[:depth])
             above = leaves.pop(path[:depth], None)
             if above is not None:
                 self._admitted.clear()
                 self._open(path[:depth], above)
-        below = [other for other in leaves if len(other) > len(path) and other[: len(path)] == path]
-        for other in below:
+        if path in self._inner:
+            self._inner.remove(path)
             self._admitted.clear()
-            del leaves[other]
+            for other in [other for other in leaves if len(other) > len(path) and other[: len(path)] == path]:
+                del leaves[other]
 
     def _open(self, path: Path, text: bytes) -> None:
         from json import dumps
@@ -101,7 +113,7 @@ class MetricSummaries:
 
     def __init__(self) -> None:
         self._rules: dict[Path, Any] = {}  # path -> MetricRecord
-        self._globs: list[tuple[re.Pattern[str], Any]] = []
+        self._globs: dict[str, Any] = {}  # the first that matches counts
         self._matched: dict[Path, Any] = {}
         self._state: dict[Path, dict[str, Any]] = {}
         self._shapes: dict[tuple[Path, ...], bool] = {}
@@ -113,8 +125,7 @@ class MetricSummaries:
             self._rules[(metric.name,)] = metric
             self._rules[tuple(part.replace("\\.", ".") for part in _LEVELS.split(metric.name))] = metric
         elif metric.glob_name:
-            pattern = ".*".join(re.escape(part) for part in metric.glob_name.split("*"))
-            self._globs.append((re.compile(pattern), metric))
+            self._globs[metric.glob_name] = metric
         self._matched.clear()
         self._shapes.clear()
 
@@ -151,7 +162,7 @@ class MetricSummaries:
         metric = self._rules.get(path)
         if metric is None and not path[0].startswith("_"):
             name = ".".join(path)
-            metric = next((rule for pattern, rule in self._globs if pattern.fullmatch(name)), None)
+            metric = next((rule for glob, rule in self._globs.items() if _glob_matches(glob, name)), None)
         if metric is not None:
             kinds = metric.summary
             if not (kinds.none or any(getattr(kinds, kind) for kind in _KINDS)):
@@ -177,7 +188,7 @@ class MetricSummaries:
                 before = state.get(kind, value)
                 state[kind] = math.nan if math.isnan(before) or math.isnan(value) else better(before, value)
             state["count"] = state.get("count", 0) + 1
-            state["total"] = state.get("total", 0) + value
+            state["total"] = state.get("total", 0.0) + float(value)  # the sum of large integers may be no double
             state["mean"] = state["total"] / state["count"]
             state["best"] = state["max" if metric.goal == 2 else "min"]
         if summary is None:
@@ -187,6 +198,22 @@ class MetricSummaries:
             summary.set((*path, kind), _dumps(state[kind]))
         if not wanted:  # a text has no minimum: it says what it is
             summary.set(path, text)
+
+
+def _glob_matches(glob: str, name: str) -> bool:
+    """Whether `name` is `glob` with any text for each `*`; linear, where a regular expression of many `*` is not."""
+    first, *middle = glob.split("*")
+    if not middle:
+        return name == first
+    last = middle.pop()
+    at, stop = len(first), len(name) - len(last)
+    if at > stop or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in middle:
+        at = name.find(part, at, stop) + len(part)
+        if at < len(part):
+            return False
+    return True
 
 
 def _dumps(value: Any) -> bytes:

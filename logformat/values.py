@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
+
+from .constants import MAX_NESTING
 
 _INT64_LIMIT = 2**63
 
@@ -14,32 +17,53 @@ def loads(text: bytes) -> Any:
     """The value of one `value_json`.
 
     Raises:
-        ValueError: it is no JSON, not even with NaN and Infinity.
+        ValueError: it is no JSON, not even with NaN and Infinity, or it nests deeper than `MAX_NESTING`.
     """
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        value = json.loads(text.decode("utf-8", "replace"))
+        value = _exact(text)
         return _without_surrogates(value) if b"\\u" in text else value
     if (type(value) is float and abs(value) >= _INT64_LIMIT) or type(value) in {list, dict}:
         # orjson turns integers beyond 64 bits into floats; where one may be hidden, take the exact road.
-        return json.loads(text)
+        return _exact(text)
     return value
 
 
 def loads_all(texts: list[bytes]) -> list[Any]:
     """The values of a row, in one call where all are plain; raises as `loads` does."""
+    joined = b",".join(texts)
     try:
-        values: list[Any] = orjson.loads(b"[" + b",".join(texts) + b"]")
+        values: list[Any] = orjson.loads(b"[" + joined + b"]")
     except orjson.JSONDecodeError:
         return [loads(text) for text in texts]
-    if len(values) != len(texts):  # a broken text such as `1,2` must not shift its neighbours
+    if len(values) != len(texts) or joined.count(b",") != len(texts) - 1:
+        # A broken text such as `1,2` or `"a` must not shift its neighbours: each comma has to be one between texts.
         return [loads(text) for text in texts]
     for index, value in enumerate(values):
         kind = type(value)
         if kind in {list, dict} or (kind is float and abs(value) >= _INT64_LIMIT):
             values[index] = loads(texts[index])
     return values
+
+
+def _exact(text: bytes) -> Any:
+    decoded = text.decode("utf-8", "replace")
+    try:
+        value = json.loads(decoded)
+    except RecursionError:
+        raise ValueError(f"nested deeper than {MAX_NESTING} levels") from None
+    if decoded.count("[") + decoded.count("{") > MAX_NESTING:
+        level, depth = [value], 1
+        while level := [inner for outer in level if isinstance(outer, (list, dict)) for inner in _inside(outer)]:
+            depth += 1
+            if depth > MAX_NESTING:
+                raise ValueError(f"nested deeper than {MAX_NESTING} levels")
+    return value
+
+
+def _inside(value: list[Any] | dict[str, Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _without_surrogates(value: Any) -> Any:
