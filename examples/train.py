@@ -60,7 +60,7 @@ def main() -> None:
         project="demo",
         name="logistic regression",
         dir=arguments.dir,
-        config={"lr": arguments.lr, "batch_size": 128, "steps": arguments.steps, "model": {"features": FEATURES}},
+        config={"lr": arguments.lr, "batch_size": 1024, "steps": arguments.steps, "model": {"features": FEATURES}},
         tags=["example"],
         settings=runferry.Settings(sample_interval=1.0, console="wrap"),
     ) as run:
