@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from .encoding import nested_key, to_json, varint
-from .values import Key, Path
+from .values import Key, Path, path_of
 
 MAX_PLANS = 1024
 """Key plans kept; training code has a handful, and code whose keys never repeat starts over."""
@@ -62,7 +62,7 @@ class KeyPlan:
         self._given = None if len(given) == len(keys) else given
         self._own = 2 if "_timestamp" in keys else 3
         all_keys = (*(keys[i] for i in given), *INTERNAL[: self._own])
-        self.paths: tuple[Path, ...] = tuple((key,) if isinstance(key, str) else key for key in all_keys)
+        self.paths: tuple[Path, ...] = tuple(map(path_of, all_keys))
         self.heads: list[_Heads] = []
         for path in self.paths:
             if path not in known:

@@ -39,7 +39,7 @@ WAIT_S = 30.0
 FINISH_RETRY_S = 5.0
 """How long `finish` keeps trying on a disk that answers with errors."""
 
-HandedOff = tuple[float, float, "int | None", "bool | None", "dict[Key, Any]"]
+HandedOff = tuple[float, "int | None", "bool | None", "dict[Key, Any]"]
 Job = Callable[["Recorder"], None]
 _T = TypeVar("_T")
 
@@ -189,6 +189,7 @@ class Pump:
     def _drain(self) -> None:
         queue, recorder = self.queue, self.recorder
         row = recorder.row
+        recorder.read_clocks()
         for count in range(len(queue)):  # what comes meanwhile waits for the next turn, so that no producer starves it
             item = queue.popleft()
             try:

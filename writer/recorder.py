@@ -15,7 +15,7 @@ from .history import HistoryEncoder
 from .journal import BULK, OTHER, ROW, Clock, Journal
 from .metrics import Definitions, MetricDefinition
 from .summary import SummaryState
-from .values import Key, Path
+from .values import Key, Path, path_of
 
 PENDING_MAX_S = 0.7
 """An unfinished row is written this long after its oldest part, so that within a second it is in the file."""
@@ -29,12 +29,12 @@ Row = dict[Key, Any]
 class _Pending:
     """The row of the open step: what was logged and is not in the file yet."""
 
-    __slots__ = ("row", "since", "wall")
+    __slots__ = ("last", "row", "since")
 
     def __init__(self) -> None:
         self.row: Row = {}
         self.since: float | None = None  # monotonic s of the oldest part not written; None: nothing to write
-        self.wall = 0.0
+        self.last = 0.0  # monotonic s of the newest part
 
 
 class Recorder:
@@ -55,6 +55,8 @@ class Recorder:
         """
         self._journal, self._clock, self._warn = journal, clock, warn
         self._start = start_s
+        self._wall_offset = 0.0
+        self.read_clocks()
         self._hold_steps = hold_steps
         self._encoder = HistoryEncoder()
         self._pending: _Pending | None = None
@@ -75,11 +77,10 @@ class Recorder:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def row(self, wall: float, now: float, step: int | None, commit: bool | None, row: Row) -> None:
+    def row(self, now: float, step: int | None, commit: bool | None, row: Row) -> None:
         """One call of `log`.
 
         Args:
-            wall: when, seconds since the epoch.
             now: when, monotonic seconds.
             step: the step given, or None for the open one.
             commit: whether the step is finished with this call; None: yes unless a step was given.
@@ -90,7 +91,7 @@ class Recorder:
             step = None
         if step is not None and step != self.step:
             if step < self.step:
-                self._late(wall, now, step, row)
+                self._late(now, step, row)
                 return
             self._commit()
             self.step = step
@@ -98,12 +99,12 @@ class Recorder:
         pending = self._pending
         if pending is None:
             if finished:
-                self._emit(wall, now, row)
+                self._emit(now, row)
                 self.step += 1
                 return
             pending = self._pending = _Pending()
         pending.row.update(row)
-        pending.wall = wall
+        pending.last = now
         if pending.since is None:
             pending.since = now
         if finished:
@@ -112,14 +113,14 @@ class Recorder:
         elif not self._hold_steps and commit is None:
             self._write_pending(pending)
 
-    def _late(self, wall: float, now: float, step: int, row: Row) -> None:
+    def _late(self, now: float, step: int, row: Row) -> None:
         self.rows_late += 1
         self._warn_once(
             "late",
             f"step {step} was logged after step {self.step} was open. Such rows are kept under their own step;"
             f" a backend that takes steps in rising order only may number them anew.",
         )
-        self._emit(wall, now, row, step)
+        self._emit(now, row, step)
 
     def _commit(self) -> None:
         pending, self._pending = self._pending, None
@@ -129,11 +130,12 @@ class Recorder:
     def _write_pending(self, pending: _Pending) -> None:
         """Write what is there of the open row; the step stays open, and what comes later is a further part of it."""
         if pending.since is not None:
-            self._emit(pending.wall, pending.since, pending.row)
+            self._emit(pending.last, pending.row)
             pending.row, pending.since = {}, None
 
-    def _emit(self, wall: float, now: float, row: Row, step: int | None = None) -> None:
+    def _emit(self, now: float, row: Row, step: int | None = None) -> None:
         step = self.step if step is None else step
+        wall = round(now + self._wall_offset, 6)
         if self.definitions:
             row = self._with_step_metrics(row)
         encoder = self._encoder
@@ -155,7 +157,7 @@ class Recorder:
         """The row, with the last value of each step metric that its metrics want and that it lacks."""
         added: Row = {}
         for key in row:
-            definition = self.definitions.find((key,) if isinstance(key, str) else key)
+            definition = self.definitions.find(path_of(key))
             if definition is not None and definition.step_sync and definition.step_metric:
                 name = definition.step_metric
                 if name not in row and name in self._step_values:
@@ -202,6 +204,10 @@ class Recorder:
             self._warn_once(f"unwritable {path}", f"summary {'.'.join(path)} is left out: {error}")
 
     # -- time --------------------------------------------------------------------------------------------------------
+
+    def read_clocks(self) -> None:
+        """Compare the clocks: `log` reads the monotonic one only, and follows corrections of the other from here."""
+        self._wall_offset = self._clock.time() - self._clock.monotonic()
 
     def tick(self) -> None:
         """Write what has waited long enough."""

@@ -28,7 +28,6 @@ from .settings import Resolved
 from .values import PLAIN, UnloggableError, flatten
 from .values import Path as KeyPath
 
-_NAMES = frozenset({str})
 _MAX_CONSOLE_CHARACTERS = 1_000_000  # of one record; a longer write becomes several
 
 
@@ -108,7 +107,7 @@ class Run:
         self._queue = self._pump.queue
         self._hand_off = self._queue.append
         self._waits = settings.durability in ("record", "disk")
-        self._logs_rows = role is Role.FULL
+        self._takes_rows = role is Role.FULL and not self.disabled
         if self.disabled:
             self._inert = self._closed = self._pump.ended = True
             return
@@ -119,7 +118,7 @@ class Run:
         self._pump.start()
         self._hand_off(lambda recorder: recorder.record(self._telemetry.record()))
         lifecycle.watch(self)
-        if settings.console == "wrap" and self._logs_rows:
+        if settings.console == "wrap" and self._takes_rows:
             from .console import ConsoleTee
 
             self._tee = ConsoleTee(self.console)
@@ -144,11 +143,10 @@ class Run:
                 the row open for the next call.
         """
         now = self._monotonic()
-        wall = self._time()
-        if self._closed or not self._logs_rows:
+        if not self._takes_rows:
             self._log_refused()
             return
-        if type(data) is dict and PLAIN.issuperset(map(type, data.values())) and _NAMES.issuperset(map(type, data)):
+        if type(data) is dict and PLAIN.issuperset(map(type, data.values())):
             row: dict[Any, Any] = data.copy()
         else:
             checked = self._checked_row(data)
@@ -159,7 +157,7 @@ class Run:
             step = self._checked_step(step)
         if len(self._queue) >= MAX_HANDED_OFF and not self._pump.make_room():
             return
-        self._hand_off((wall, now, step, commit, row))
+        self._hand_off((now, step, commit, row))
         if self._waits:
             self._pump.barrier(sync=self._settings.durability == "disk")
 
@@ -437,7 +435,7 @@ class Run:
         if not self._closed:
             if self._attendant is not None:
                 self._attendant.stop()
-            self._closed = True
+            self._closed, self._takes_rows = True, False
             finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
             self._hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())
         ended = self._pump.stop(timeout_s)
@@ -472,6 +470,7 @@ class Run:
     def _abandon(self) -> None:
         """In a forked child."""
         self._inert = self._closed = True
+        self._takes_rows = False
         self._pump.abandon()
         self._ending = threading.Lock()
         self._tee = self._attendant = None

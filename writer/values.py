@@ -24,6 +24,13 @@ MAX_LISTED = 32
 HISTOGRAM_BINS = 64
 
 
+def path_of(key: Any) -> Path:
+    """A row's key as a path. Names are text; whatever else a caller uses as a key stands as its text."""
+    if isinstance(key, str):
+        return (key,)
+    return tuple(map(str, key)) if isinstance(key, tuple) else (str(key),)
+
+
 class UnloggableError(TypeError):
     """A value that no reader of the log could hold; says of which type."""
 

@@ -37,7 +37,7 @@ class Rig:
         )
 
     def log(self, **row):
-        self.pump.queue.append((self.clock.time(), self.clock.monotonic(), None, None, row))
+        self.pump.queue.append((self.clock.monotonic(), None, None, row))
 
     def drain(self, seconds=DRAIN_S):
         self.clock.advance(seconds)

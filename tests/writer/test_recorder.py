@@ -16,11 +16,20 @@ from support.clock import FakeClock
 from support.faultfs import FaultFS
 
 
+class SteppedClock(FakeClock):
+    """A clock whose wall time somebody corrects."""
+
+    correction = 0.0
+
+    def time(self):
+        return super().time() + self.correction
+
+
 class Rig:
     """A recorder on a disk in memory."""
 
     def __init__(self, **options):
-        self.clock = FakeClock()
+        self.clock = SteppedClock()
         self.fs = FaultFS()
         self.warnings = []
         opening = [records.header("1"), records.run(records.RunInfo("abc", "p", start_ns=1), ())]
@@ -30,7 +39,7 @@ class Rig:
         self.recorder = Recorder(self.journal, self.clock, self.warnings.append, start_s=start, **options)
 
     def log(self, row, step=None, commit=None):
-        self.recorder.row(self.clock.time(), self.clock.monotonic(), step, commit, row)
+        self.recorder.row(self.clock.monotonic(), step, commit, row)
 
     def read(self):
         """(step, the row without our own keys) of each history record, and the folded run."""
@@ -162,17 +171,20 @@ def test_a_step_that_no_log_can_hold():
 
 
 def test_runtime_and_time_are_those_of_the_call():
-    """`_timestamp` is the wall clock, `_runtime` counts from the start; of merged calls the last wall time stands."""
+    """`_runtime` counts from the start and never jumps; `_timestamp` is the wall clock as it is now corrected."""
     rig = Rig()
     rig.clock.advance(1.5)
     rig.log({"a": 1}, 1)
     rig.clock.advance(0.25)
     rig.log({"b": 1}, 1)
+    rig.clock.correction = 3600
+    rig.recorder.read_clocks()
+    rig.log({"b": 1}, 2)
     rig.recorder.flush()
     _, state = rig.read()
 
-    assert state.rows[0]["_runtime"] == 1.5
-    assert state.rows[0]["_timestamp"] == 1_800_000_001.75
+    assert [row["_runtime"] for row in state.rows] == [1.75, 1.75]
+    assert [row["_timestamp"] for row in state.rows] == [1_800_000_001.75 + 3600] * 2
 
 
 def test_the_summary_waits_for_a_flush():
