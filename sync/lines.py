@@ -13,6 +13,7 @@ import orjson
 
 from ..logformat import Record, decode_history, loads
 from ..logformat.console import ConsoleLine, LineAssembler
+from ..logformat.runstate import row_of
 from .jsontext import compact
 
 Path = tuple[str, ...]
@@ -30,11 +31,11 @@ _KEPT_PLANS = 65_536
 class RowPlan:
     """How rows of one set of keys become lines: fixed bytes with the values' places between them.
 
-    Keys of several levels become nested objects. Of two items with the same key the later one wins, as does a later
-    object or value over an earlier one that it contradicts.
+    Keys of several levels become nested objects. Of two items with the same key the later one wins. Where one key lies
+    below another (an object that came whole, then a value inside it), the row is built as every reader builds it.
     """
 
-    __slots__ = ("_order", "_parts", "step")
+    __slots__ = ("_order", "_parts", "_tangled", "step")
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
         tree: dict[str, Any] = {}
@@ -43,11 +44,12 @@ class RowPlan:
             for part in path[:-1]:
                 inner = node.get(part)
                 if not isinstance(inner, dict):
-                    node.pop(part, None)
                     inner = node[part] = {}
                 node = inner
             node.pop(path[-1], None)
             node[path[-1]] = index
+        prefixes = {path[:depth] for path in paths for depth in range(1, len(path))}
+        self._tangled = paths if any(path in prefixes for path in paths) else None
         fixed = [b""]
         order: list[int] = []
         _render(tree, fixed, order)
@@ -59,6 +61,8 @@ class RowPlan:
 
     def line(self, values: list[bytes]) -> bytes:
         """The line of a row with these values, in the order of the plan's paths."""
+        if self._tangled is not None:
+            return compact(row_of(self._tangled, values)).encode()
         parts = self._parts.copy()
         parts[1::2] = values if self._order is None else [values[index] for index in self._order]
         return b"".join(parts)
@@ -82,6 +86,8 @@ class Rows:
     def __init__(self, step_shift: int = 0) -> None:
         self._shift = step_shift
         self._plans: dict[tuple[Path, ...], RowPlan] = {}
+        self._last_paths: tuple[Path, ...] = ()
+        self._last_plan = RowPlan(())
         self._last_step = -1
         self.dropped: list[str] = []
         """Values left out because their line would be too long, as `step 7: key (12.0 MB)`."""
@@ -92,14 +98,14 @@ class Rows:
         Raises:
             WireError: the record is no row.
         """
-        paths, values = decode_history(record.body)
+        return self.line_of(*decode_history(record.body))
+
+    def line_of(self, paths: tuple[Path, ...], values: list[bytes]) -> str:
+        """The line of a decoded row."""
         if not _are_json(values):
             paths, values = _good_items(paths, values)
-        plan = self._plans.get(paths)
-        if plan is None:
-            if len(self._plans) >= _KEPT_PLANS:
-                self._plans.clear()
-            plan = self._plans[paths] = RowPlan(paths)
+        # Nearly always the same: the decoder gives one object for all rows of the same keys.
+        plan = self._last_plan if paths is self._last_paths else self._plan(paths)
         step = values[plan.step] if plan.step >= 0 else b""
         if not _is_step(step):
             paths, values, plan = self._with_step(paths, values)
@@ -115,9 +121,17 @@ class Rows:
             line = line.replace(b"\n", b" ").replace(b"\r", b" ")
         return line.decode()
 
-    def skip(self, record: Record) -> None:
+    def _plan(self, paths: tuple[Path, ...]) -> RowPlan:
+        plan = self._plans.get(paths)
+        if plan is None:
+            if len(self._plans) >= _KEPT_PLANS:
+                self._plans.clear()
+            plan = self._plans[paths] = RowPlan(paths)
+        self._last_paths, self._last_plan = paths, plan
+        return plan
+
+    def skip(self, paths: tuple[Path, ...], values: list[bytes]) -> None:
         """Pass over a row that the server has, for the sake of the rows behind it that have no step."""
-        paths, values = decode_history(record.body)
         step = values[paths.index(_STEP)] if _STEP in paths else b""
         self._last_step = int(step) + self._shift if _is_step(step) else self._last_step + 1
 

@@ -25,7 +25,7 @@ from .places import Places, is_writable
 from .plan import LogHead, RunPlan
 from .report import Progress, RunReport, Started, Verdict, shorten
 from .rowlane import LastWord, RowLane, gather_console, summary_hash
-from .scan import Facts, scan
+from .scan import Facts, NeedsFold, scan
 
 
 @dataclass
@@ -69,6 +69,7 @@ class RunReplay:
         self._files_sent = 0
         self._files_missing: list[str] = []
         self._only_late = False
+        self._folds_later = False
 
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
@@ -113,10 +114,7 @@ class RunReplay:
         forced = self.context.settings.include_synced or self.context.settings.dry_run
         if not forced and all(self._is_done(segment) for segment in self.segments):
             return self._finish("nothing new")
-        for segment in self.segments:
-            segment.facts = scan(
-                segment.head.path, self._state, start_ns=segment.head.start_ns, young=self._is_young(segment)
-            )
+        self._scan()
         fields = runconfig.run_fields(
             self._state,
             run_id=self.plan.run_id,
@@ -128,15 +126,14 @@ class RunReplay:
             return self._dry_run()
         console_file = runfiles.ConsoleFile()
         with contextlib.closing(console_file):
-            summary, dropped = self._summary()
-            if self._has_news(fields, summary):
+            if self._folds_later or self._has_news(fields):
                 self._contact(fields)
-                summary, dropped = self._summary()  # contact may have moved the steps
-                self._send_rows(summary, console_file)
+                self._send_rows(console_file)
             else:
                 for segment in self.segments:
                     if segment.found.lines.console:
                         gather_console(segment.found, console_file)
+            summary, dropped = self._summary()
             self._send_files(summary, console_file)
         self.segments[-1].missing += dropped
         return self._finish("")
@@ -196,7 +193,27 @@ class RunReplay:
                 return False
         return True
 
-    def _has_news(self, fields: RunFields, summary: str) -> bool:
+    def _scan(self) -> None:
+        """Read the logs for the first time."""
+        only = self.segments[0] if len(self.segments) == 1 else None
+        if only is not None and only.cursor is None and not self.context.settings.dry_run:
+            # All rows are going to be read again and sent: they are folded then, and not twice.
+            try:
+                only.facts = self._scan_one(only, fold_rows=False)
+            except NeedsFold:
+                self._state = RunState(keep_rows=False)
+            else:
+                self._folds_later = True
+                return
+        for segment in self.segments:
+            segment.facts = self._scan_one(segment, fold_rows=True)
+
+    def _scan_one(self, segment: Segment, *, fold_rows: bool) -> Facts:
+        head = segment.head
+        young = self._is_young(segment)
+        return scan(head.path, self._state, start_ns=head.start_ns, young=young, fold_rows=fold_rows)
+
+    def _has_news(self, fields: RunFields) -> bool:
         """Whether a row, the config or the summary differs from what the server acknowledged."""
         for segment in self.segments:
             if segment.cursor is None or segment.cursor.offset != segment.found.end:
@@ -207,11 +224,18 @@ class RunReplay:
             (segment.position.base, segment.position.step_shift) != place
             for segment, place in zip(self.segments, places, strict=True)
         )
-        return moved or last.config != _fields_hash(fields) or last.summary != summary_hash(summary)
+        return moved or last.config != _fields_hash(fields) or self._changed_summary() is not None
+
+    def _changed_summary(self) -> str | None:
+        """The summary line, or None if the server has it already."""
+        line, _ = self._summary()
+        return line if self.segments[-1].position.summary != summary_hash(line) else None
 
     def _summary(self) -> tuple[str, list[str]]:
         """The summary line, and the keys that it has no room for."""
         last: int | None = None
+        if self._folds_later:
+            self.segments[0].found.last_step = self._state.last_step
         places = contact.stitch(self._kept_start(), [segment.found for segment in self.segments])
         for segment, (_, shift) in zip(self.segments, places, strict=True):
             if segment.found.last_step is not None:
@@ -292,9 +316,10 @@ class RunReplay:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _send_rows(self, summary: str, console_file: runfiles.ConsoleFile) -> None:
+    def _send_rows(self, console_file: runfiles.ConsoleFile) -> None:
         remote = self._known_remote()
         facts = [segment.found for segment in self.segments]
+        gaps = len(self._state.gaps)
         has_console = any(fact.lines.console for fact in facts)
         structured = has_console and "STRUCTURED_CONSOLE_LOGS" in self.context.features(remote.project)
         for segment in self.segments:
@@ -310,8 +335,7 @@ class RunReplay:
             )
             last = LastWord()
             if is_last:
-                changed = cursor.summary != summary_hash(summary)
-                last = LastWord(summary if changed else None, found.preempting and cursor.offset != found.end)
+                last = LastWord(self._changed_summary, found.preempting and cursor.offset != found.end)
 
             def advance(log: str = log, found: Facts = found, cursor: Cursor = cursor) -> None:
                 self.context.reporter(Progress(log, cursor.sent.history, found.lines.history))
@@ -327,7 +351,11 @@ class RunReplay:
                 console_file,
                 self.context.uploads,
                 advance,
+                self._state if self._folds_later else None,
             ).send(last)
+
+        if self._folds_later:
+            facts[0].damage += self._state.gaps[gaps:]
 
     # -- files and the last word -------------------------------------------------------------------------------------
 

@@ -16,23 +16,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from ..logformat import Record, WireError
+from ..logformat import Record, RunState, WireError, decode_history
 from .api import Api, RemoteRun
 from .body import Body
 from .cursor import Cursor, Lines, prefix_hash
 from .errors import Permanent, TooLarge
 from .lines import Console, Rows, console_text, event_line
 from .runfiles import ConsoleFile
-from .scan import Facts, good_records
+from .scan import Facts, RowFold, good_records
 
 _SMALLEST_BODY = 64 * 1024
 
 
 @dataclass
 class LastWord:
-    """What goes with the last lines of a run: its summary line, and whether it was about to be preempted."""
+    """What goes with the last lines of a run: its summary line (None: as it was), and whether it was about to be preempted."""
 
-    summary: str | None = None
+    summary: Callable[[], str | None] = lambda: None
+    """Asked when all rows are read."""
     preempting: bool = False
 
 
@@ -61,10 +62,14 @@ class RowLane:
     console_file: ConsoleFile
     pool: Executor
     advance: Callable[[], None]
+    state: RunState | None = None
+    """Where the rows are folded, if the scan has not done it."""
     _dropped: list[str] = field(default_factory=list)
     """Values left out since the last body was posted."""
     _in_flight: _Posted | None = None
     """One body is on its way while the next one is gathered; never two, so that a kill costs one."""
+    _fold: RowFold | None = None
+    _bad_rows: int = 0
     _queued: Lines = field(default_factory=Lines)
     """Lines acknowledged or on their way."""
 
@@ -88,6 +93,8 @@ class RowLane:
         facts, sent = self.facts, self.cursor.sent
         rows, console = Rows(self.cursor.step_shift), Console(facts.start_ns)
         self._dropped = rows.dropped
+        self._fold = RowFold(self.state) if self.state is not None else None
+        self._bad_rows = 0
         seen = Lines()
         body = self._new_body()
         offset = self.cursor.offset
@@ -104,13 +111,16 @@ class RowLane:
                 stream += texts
                 body.size += size
             offset = record.end
+        if self._fold is not None:
+            self._fold.flush()
+            facts.lines.history -= self._bad_rows
         if (seen.history, seen.events) != (facts.lines.history, facts.lines.events):
             raise OSError(errno.EIO, "the log changed while it was read")
         rest = console.rest()
         for line in rest:
             self.console_file.add(line.text)
         body.console += [console_text(line, structured=self.structured) for line in rest]
-        body.summary, body.preempting = last.summary, last.preempting
+        body.summary, body.preempting = last.summary(), last.preempting
         if body.lines or body.summary is not None:
             self._post(body, file, facts.end, unfinished=len(rest))
         self._settle(file)
@@ -121,13 +131,11 @@ class RowLane:
         """The lines of a record that are to be sent; counts all of them in `seen`. A damaged record has none."""
         try:
             if record.kind == "history":
-                if seen.history < sent.history:
-                    rows.skip(record)
-                    texts = []
-                else:
-                    texts = [rows.line(record)]
-                seen.history += 1
-                return texts
+                return self._row(record, rows, seen, sent)
+            if record.kind == "summary" and self._fold is not None and self.state is not None:
+                self._fold.flush()
+                self.state.add(record)
+                return []
             if record.kind == "stats":
                 line = event_line(record, self.facts.start_ns)
                 seen.events += 1
@@ -142,6 +150,23 @@ class RowLane:
         except WireError:
             return []
         return []
+
+    def _row(self, record: Record, rows: Rows, seen: Lines, sent: Lines) -> list[str]:
+        """The line of a row, if it is to be sent."""
+        try:
+            paths, values = decode_history(record.body)
+        except WireError:
+            if self.state is not None:
+                self._bad_rows += 1
+                self.state.add(record)  # which notes the gap
+            return []
+        if self._fold is not None:
+            self._fold.add(record, paths, values)
+        seen.history += 1
+        if seen.history <= sent.history:
+            rows.skip(paths, values)
+            return []
+        return [rows.line_of(paths, values)]
 
     def _new_body(self) -> Body:
         base, queued = self.cursor.base, self._queued

@@ -51,34 +51,68 @@ class Facts:
         return lines
 
 
-def scan(log: Path, state: RunState, *, start_ns: int, young: bool) -> Facts:
+class NeedsFold(Exception):  # noqa: N818 - a verdict on the log, not an error
+    """The log defines metrics among its rows, so its rows cannot be folded later."""
+
+
+class RowFold:
+    """Rows into a run's state. A row whose keys the next row sets all anew leaves no trace, so it is not folded."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._pending: Record | None = None
+        self._paths: tuple[tuple[str, ...], ...] | None = None
+
+    def add(self, record: Record, paths: tuple[tuple[str, ...], ...], values: list[bytes]) -> None:
+        """Take the next row into account. Not for runs that define metrics."""
+        if self._pending is not None and (paths is not self._paths or b"null" in values):
+            self._state.add(self._pending)
+        self._pending, self._paths = record, paths
+
+    def flush(self) -> None:
+        """Fold the row that is held back: something else than a row comes next."""
+        if self._pending is not None:
+            self._state.add(self._pending)
+        self._pending = None
+
+
+def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: bool = True) -> Facts:
     """Read a log into `state` (which may hold earlier segments of the run) and tell what it holds.
 
-    `young` says that its writer may still be alive.
+    `young` says that its writer may still be alive. Without `fold_rows`, rows and summary records are left to the second
+    reading, and rows are counted without a look into them: for logs of which everything is going to be sent.
 
     Raises:
         OSError: the log cannot be read.
+        NeedsFold: the log has to be scanned with `fold_rows`, into a fresh state.
     """
     facts = Facts(log, start_ns)
     rows_before, samples_before, gaps_before = state.row_count, state.sample_count, len(state.gaps)
     files_before = state.files
     state.files, state.exit_code, state.last_step, state.preempting = {}, None, None, False
     console = Console(start_ns)
+    unfolded = 0
     with log.open("rb", buffering=0) as file:
         reader = LogReader(file)
         for item in reader.finish():
-            state.add(item)
             if isinstance(item, Gap):
+                state.add(item)
                 continue
+            if fold_rows or item.kind not in ("history", "summary"):
+                state.add(item)
+            else:
+                unfolded += item.kind == "history"
             facts.end = item.end
             if item.kind in Console.KINDS:
                 facts.lines.console += _count_console(console, item)
+            elif item.kind == "metric" and not fold_rows:
+                raise NeedsFold(str(log))
             elif item.kind == "history" and facts.first_step is None:
                 facts.first_step = _step_of(item)
         facts.size = reader.position
         facts.lines.console += len(console.rest())
         grown = os.fstat(file.fileno()).st_size > facts.size
-    facts.lines.history = state.row_count - rows_before
+    facts.lines.history = state.row_count - rows_before + unfolded
     facts.lines.events = state.sample_count - samples_before
     facts.last_step, facts.exit_code, facts.preempting = state.last_step, state.exit_code, state.preempting
     facts.files = state.files
