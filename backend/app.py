@@ -92,7 +92,7 @@ class Backend:
         return [
             Route("/graphql", self._with_key(self._graphql), methods=["POST"]),
             Route("/files/{entity}/{project}/{run}/file_stream", self._with_key(self._file_stream), methods=["POST"]),
-            Route("/storage/{run:int}/{token}", self._upload, methods=["PUT"]),
+            Route("/storage/{run}/{token}", self._upload, methods=["PUT"]),
             *(Route(r.path, self._for_readers(r.endpoint), methods=["GET"]) for r in (*pages, *assets, *reads)),
         ]
 
@@ -191,7 +191,7 @@ class Backend:
                     await self._in_writer(upload.write, pending)
                     pending = bytearray()
             await self._in_writer(upload.write, pending)
-            file = await self._in_writer(self._store.put_file, run_key, name, upload)
+            file = await self._in_writer(self._store.put_file, int(run_key), name, upload)
         finally:
             await self._in_writer(upload.discard)
         entry.details["md5"] = file.md5

@@ -69,7 +69,7 @@ def decode(body: bytes) -> StreamUpdate:
     if not isinstance(uploaded, list) or not all(safe_name(name) for name in uploaded):
         raise BadRequestError("uploaded is not a list of file names")
     exit_code = data.get("exitcode")
-    if exit_code is not None and (not isinstance(exit_code, int) or abs(exit_code) > 2**31):
+    if exit_code is not None and (type(exit_code) is not int or not -(2**31) <= exit_code < 2**31):
         raise BadRequestError("exitcode is not a 32-bit integer")
     return StreamUpdate(
         files={name: _chunk(name, part) for name, part in files.items()},

@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 import orjson
 
 from .errors import BadRequestError
-from .gql_syntax import Document, Field, GraphQLError, Operation, Selection, Variable, parse
+from .gql_syntax import MAX_DEPTH, Document, Field, GraphQLError, Operation, Selection, Variable, parse
+
+MAX_SELECTIONS = 1_000_000  # fields and fragments looked at in one request: fragments of fragments multiply
 
 Resolver: TypeAlias = Callable[[dict[str, Any]], Any]
 Result: TypeAlias = dict[str, Any]
@@ -42,6 +44,7 @@ class Request:
         if not isinstance(variables, dict) or not (name is None or isinstance(name, str)):
             raise BadRequestError("variables or operationName has the wrong type")
         self._document: Document = parse(data["query"])
+        self._visited = 0
         operation: Operation = self._document.operation(name)
         self._variables = {**operation.defaults, **variables}
         self.name = operation.name
@@ -63,7 +66,12 @@ class Request:
         return {"data": data}
 
     def _fields(self, selections: list[Selection], inside: frozenset[str]) -> Iterator[Field]:
+        if len(inside) > MAX_DEPTH:
+            raise GraphQLError(f"fragments nest deeper than {MAX_DEPTH}")
         for selection in selections:
+            self._visited += 1
+            if self._visited > MAX_SELECTIONS:
+                raise GraphQLError(f"the request selects more than {MAX_SELECTIONS} times")
             if not self._included(selection.directives):
                 continue
             if isinstance(selection, Field):

@@ -11,7 +11,7 @@ MAX_DOCUMENT_CHARS = 262_144
 MAX_DEPTH = 40
 
 _TOKEN = re.compile(
-    r"""[\ufeff\s,]* (?: \#[^\n\r]* [\ufeff\s,]* )*
+    r"""[\ufeff\s,]* (?: \#[^\n\r]* (?:[\n\r]|\Z) [\ufeff\s,]* )*  # a comment takes its line end: only one way to match
     (?: (?P<name>[_A-Za-z][_0-9A-Za-z]*)
       | (?P<punctuation>\.\.\.|[!$&()\[\]{}:=@|])
       | (?P<number>-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
@@ -245,9 +245,13 @@ class _Parser:
             return text[3:-3].replace('\\"""', '"""').strip("\n")
         if kind in {"number", "string"}:
             try:
-                return json.loads(text)
+                value = json.loads(text)
+                if kind == "string":
+                    value.encode()  # half of a surrogate pair is no text
             except ValueError:
                 pass
+            else:
+                return value
         raise GraphQLError(f"syntax error before character {self._start}: expected a value")
 
     def _deeper(self) -> None:

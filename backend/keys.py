@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -33,7 +32,7 @@ class ApiKeys:
             return False
         try:
             given = base64.b64decode(encoded.strip(), validate=True).partition(b":")[2]
-        except binascii.Error:
+        except ValueError:  # not base64, or not even ASCII
             return False
         # Every key is compared, each in constant time, so that the time tells nothing about any of them.
         return sum(hmac.compare_digest(given, key.encode()) for key in self.keys) > 0
@@ -82,7 +81,7 @@ class UploadSigner:
         token = base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
         return f"/storage/{run_key}/{token}?expires={expires}&signature={self._signature(run_key, token, expires)}"
 
-    def check(self, run_key: int, token: str, expires: str, signature: str, now: float) -> str | None:
+    def check(self, run_key: str, token: str, expires: str, signature: str, now: float) -> str | None:
         """The file name of a valid address, None for any other."""
         if not (expires.isascii() and expires.isdigit()) or len(expires) > 12 or int(expires) < now:
             return None
@@ -90,5 +89,5 @@ class UploadSigner:
             return None
         return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
 
-    def _signature(self, run_key: int, token: str, expires: int) -> str:
+    def _signature(self, run_key: int | str, token: str, expires: int) -> str:
         return hmac.new(self.secret, f"{run_key}/{token}/{expires}".encode(), hashlib.sha256).hexdigest()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-PRUNE_AT = 10_000  # projects; bounds memory against a client that invents names
+MAX_WINDOWS = 10_000  # projects counted at one time; beyond that the one whose window ends first is forgotten
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,14 @@ class RateLimiter:
         now = self._clock()
         end, used = self._windows.get(key, (now, 0))
         if end <= now:
-            if len(self._windows) >= PRUNE_AT:
-                self._windows = {other: window for other, window in self._windows.items() if window[0] > now}
+            self._windows.pop(key, None)  # so that the table is in the order in which windows end
+            while self._windows and (len(self._windows) >= MAX_WINDOWS or self._ended(now)):
+                del self._windows[next(iter(self._windows))]
             end, used = now + self._window_s, 0
         allowed = used < self._limit
         used += allowed
         self._windows[key] = (end, used)
         return Quota(allowed, self._limit, self._limit - used, end - now)
+
+    def _ended(self, now: float) -> bool:
+        return next(iter(self._windows.values()))[0] <= now

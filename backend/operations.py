@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -12,6 +13,7 @@ from typing import Any
 from .filestream import CONSOLE, EVENTS, HISTORY, safe_name
 from .gql_execute import Call, Resolver
 from .gql_syntax import GraphQLError
+from .jsontext import parse
 from .keys import UploadSigner
 from .runs import STATES, Run, RunFields, RunPath
 from .settings import ServeSettings
@@ -36,6 +38,7 @@ UPSERT_FIELDS = {
     "state": "state",
 }
 JSON_FIELDS = {"config", "summaryMetrics"}
+MAX_WAIT_MS = 10**12  # 30 years; an integer beyond the range of floats could not be divided
 MAX_FILES_PER_REQUEST = 100_000
 
 
@@ -123,7 +126,7 @@ class Operations:
                 continue
             if not isinstance(value, str):
                 raise GraphQLError(f"{name} is not a string")
-            if name in JSON_FIELDS and not _is_json_object(value):
+            if name in JSON_FIELDS and not _is_json_object(name, value):
                 raise GraphQLError(f"{name} is not the JSON text of an object")
             values[column] = value
         if values.get("state", "running") not in STATES:
@@ -158,12 +161,12 @@ class Operations:
         given = _input(arguments)
         title, text, severity = given.get("title"), given.get("text"), given.get("severity") or "INFO"
         wait_ms = given.get("waitDuration") or 0
-        if not isinstance(title, str) or not isinstance(text, str) or severity not in {"INFO", "WARN", "ERROR"}:
+        if not isinstance(title, str) or not isinstance(text, str) or severity not in ("INFO", "WARN", "ERROR"):
             raise GraphQLError("an alert has a title, a text, and severity INFO, WARN or ERROR")
-        if not isinstance(wait_ms, int | float):
+        if not isinstance(wait_ms, int | float) or not 0 <= wait_ms < math.inf:
             raise GraphQLError("waitDuration is not a number of milliseconds")
         run = self._run(given)
-        self.store.add_alert(run.path, title, text, severity, wait_ms / 1000)
+        self.store.add_alert(run.path, title, text, severity, min(wait_ms, MAX_WAIT_MS) / 1000)
         return {"success": True}
 
     def _rewind(self, arguments: Arguments) -> Any:
@@ -243,18 +246,18 @@ def _input(arguments: Arguments) -> Arguments:
     return given
 
 
-def _is_json_object(text: str) -> bool:
-    try:  # the standard parser takes the bare NaN and Infinity that clients write
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+def _is_json_object(name: str, text: str) -> bool:
+    try:
+        return isinstance(parse(text), dict)
+    except ValueError as error:
+        raise GraphQLError(f"{name} is not JSON: {error}") from None
 
 
 def _wandb_config(config: str, keys: object) -> str:
     """The named keys of the config's `_wandb` value, as JSON text; clients ask so whether a run ever started."""
-    entry = json.loads(config).get("_wandb")
+    entry = parse(config).get("_wandb")
     inner = entry.get("value") if isinstance(entry, dict) else None
-    wanted = keys if isinstance(keys, list) else []
+    wanted = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
     return json.dumps({key: inner[key] for key in wanted if key in inner} if isinstance(inner, dict) else {})
 
 

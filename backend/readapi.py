@@ -14,6 +14,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from .filestream import CONSOLE, EVENTS, HISTORY
+from .jsontext import parse
 from .runs import Run, RunPath
 from .series import charts
 from .settings import ServeSettings
@@ -183,8 +184,8 @@ def _strict(value: Any) -> Any:
 
 def _decoded(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse(text)
+    except ValueError:
         return {"_undecodable": text[:10_000]}
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
+
+from .jsontext import parse
 
 MAX_KEYS = 400  # series in one answer; a filter reaches the others
 MAX_DEPTH = 8
@@ -28,8 +29,8 @@ def parse_row(text: str) -> dict[str, Any] | None:
         row = orjson.loads(text)
     except orjson.JSONDecodeError:
         try:
-            row = json.loads(text)
-        except (ValueError, RecursionError):
+            row = parse(text)
+        except ValueError:
             return None
     return row if isinstance(row, dict) else None
 
@@ -46,19 +47,23 @@ def numbers(row: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterator[t
         if isinstance(value, bool) or (not depth and key.startswith("_")):
             continue
         if isinstance(value, int | float):
-            try:
-                yield prefix + key, float(value)
-            except OverflowError:
-                yield prefix + key, math.inf if value > 0 else -math.inf
+            yield prefix + key, _double(value)
         elif isinstance(value, dict) and "_type" not in value and depth < MAX_DEPTH:
             yield from numbers(value, f"{prefix}{key}.", depth + 1)
+
+
+def _double(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def charts(pages: Iterable[list[tuple[int, str]]], *, x: str, points: int, wanted: str = "") -> dict[str, Any]:
     """All series whose name contains `wanted`, drawn down to about `points` points each.
 
     A point is `[x, y]`; y is null where the value was not finite, which a chart shows as a gap. `x` is the row's own
-    value of that name, or its line number.
+    value of that name, or its line number where that is not finite.
     """
     series: dict[str, Series] = {}
     names: set[str] = set()
@@ -70,7 +75,9 @@ def charts(pages: Iterable[list[tuple[int, str]]], *, x: str, points: int, wante
                 unreadable += 1
                 continue
             at = row.get(x)
-            position = float(at) if isinstance(at, int | float) else float(line)
+            position = _double(at) if isinstance(at, int | float) else math.nan
+            if not math.isfinite(position):
+                position = float(line)
             for name, value in numbers(row):
                 found = series.get(name)
                 if found is None:

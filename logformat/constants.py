@@ -20,7 +20,7 @@ CHUNK_HEADER_SIZE = 7
 MAX_RECORD_SIZE = 256 * 1024 * 1024
 """Bytes. A record that claims more is damage, not data: the reader stops collecting there."""
 
-MAX_NESTING = 256
+MAX_NESTING = 128
 """Levels of objects and lists, of a key and of a value each. What nests deeper no JSON library is sure to write again."""
 
 

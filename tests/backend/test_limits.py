@@ -25,10 +25,21 @@ def test_a_window_begins_with_its_first_request():
 
 
 def test_invented_projects_do_not_fill_the_memory(monkeypatch):
-    """Windows that are over are forgotten once there are many."""
-    monkeypatch.setattr(limits, "PRUNE_AT", 10)
-    limiter = RateLimiter(1, 1.0, clock=iter(range(100)).__next__)
-    for project in range(100):
+    """Windows that are over are forgotten, and of those that are not the oldest, once there are many."""
+    monkeypatch.setattr(limits, "MAX_WINDOWS", 10)
+    for window_s, kept in ((1.0, 1), (1_000.0, 10)):
+        limiter = RateLimiter(1, window_s, clock=iter(range(200)).__next__)
+        for project in range(100):
+            limiter.take(project)
+
+        assert list(limiter._windows) == list(range(100 - kept, 100))
+
+
+def test_a_window_that_begins_anew_is_the_youngest(monkeypatch):
+    """What is forgotten first is what ends first, not what came first."""
+    monkeypatch.setattr(limits, "MAX_WINDOWS", 2)
+    limiter = RateLimiter(1, 10.0, clock=iter([0, 5, 10, 11]).__next__)
+    for project in ("a", "b", "a", "c"):
         limiter.take(project)
 
-    assert len(limiter._windows) <= 11
+    assert list(limiter._windows) == ["a", "c"]
