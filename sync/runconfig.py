@@ -148,7 +148,12 @@ def summary_tree(state: RunState, last_step: int | None) -> dict[str, Any]:
     runtime = internal.get("runtime") if isinstance(internal, dict) else None
     if not isinstance(runtime, int):
         tree["_wandb"] = {**(internal if isinstance(internal, dict) else {}), "runtime": int(state.runtime)}
-    return tree
+    return _sorted(tree)
+
+
+def _sorted(tree: dict[str, Any]) -> dict[str, Any]:
+    """Keys in order at every level, so that the line does not depend on the way by which the log was folded."""
+    return {key: _sorted(value) if isinstance(value, dict) else value for key, value in sorted(tree.items())}
 
 
 def summary_line(tree: dict[str, Any], limit: int, dropped: list[str]) -> str:

@@ -994,3 +994,50 @@ def test_output_that_failed_to_arrive_is_made_again(rig: Rig) -> None:
     assert rig.only(report).verdict is Verdict.SYNCED
     assert rig.backend.operations() == ["CreateRunFiles", "put", "stream"]
     assert rig.backend.runs["a1b2c3d4"].files["output.log"].count(b"\n") == 5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_summary_is_the_fold_of_the_log_whatever_the_rows(tmp_path: Path, seed: int) -> None:
+    """Rows of changing keys, nulls, whole objects, summary records between them: the server's summary is the reader's."""
+    rig = Rig(tmp_path)
+    rng = random.Random(seed)
+    records = [logs.run_record("s")]
+    for step in range(60):
+        keys = rng.choice([("a", "b"), ("a", "b"), ("a", ("n", "x")), ("n", "c")])
+        values = {key: rng.choice([None, step, step / 3, "text", {"y": step}, b"NaN"]) for key in keys}
+        records.append(logs.row(step, values))
+        if rng.random() < 0.1:
+            records.append(logs.summary_record({"a": "set", "_wandb": {"runtime": step}}))
+    log = logs.make_log(rig.folder / "run-s.wandb", *records, logs.exit_record())
+    rig.settle(log)
+
+    rig.sync()
+
+    expected = {"_wandb": {"runtime": 7}, **load(log).summary, "_step": 59}
+    assert json.dumps(rig.backend.runs["s"].summary) == json.dumps(expected, sort_keys=True)
+    cursor(log).write_text(cursor(log).read_text().replace('"complete": true', '"complete": false'))
+    rig.backend.forget()
+    rig.sync()  # reads the log by the other way
+    assert rig.backend.requests == []
+
+
+def test_a_row_that_is_no_row_is_damage_and_takes_no_line(rig: Rig) -> None:
+    """A history record with a good checksum that cannot be decoded is left out and reported; its neighbours move up."""
+    from runferry.logformat import FILE_HEADER, Framer
+
+    out, framer = bytearray(FILE_HEADER), Framer()
+    broken = b"\x08\x03\x12\x04\x0a\x7f\x0a\x01"  # an item that runs past its record
+    payloads = [logs.run_record("r").SerializeToString(), logs.row(0).SerializeToString(), broken]
+    for payload in [*payloads, logs.row(2).SerializeToString(), logs.exit_record().SerializeToString()]:
+        framer.append(payload, out)
+    log = rig.folder / "run-r.wandb"
+    log.write_bytes(out)
+    rig.settle(log)
+
+    report = rig.sync()
+
+    assert [row["_step"] for row in rig.backend.runs["r"].rows] == [0, 2]
+    assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
+    assert "bad_proto" in rig.only(report).reason
+    again = rig.sync()
+    assert rig.only(again).missing == rig.only(report).missing
