@@ -6,7 +6,7 @@ import io
 import math
 
 import pytest
-from runferry.logformat import RunState, load, messages
+from runferry.logformat import Gap, GapReason, RunState, load, messages
 from runferry.logformat.summary import Summary
 from support.frames import log_of
 
@@ -220,3 +220,116 @@ def test_a_summary_of_many_shapes_stays_bounded(monkeypatch):
 
     assert summary.tree() == {f"k{i}": i for i in range(20)}
     assert len(summary._admitted) <= 4
+
+
+def test_a_definition_counts_for_rows_behind_it():
+    """Rows of the same keys were folded without it before."""
+    log = Log().metric("other", "max").row(0, x="3").metric("x", "min").row(1, x="4").row(2, x="5")
+
+    assert log.state().summary["x"] == {"min": 4}
+
+
+def test_a_glob_leaves_the_internal_keys_alone():
+    """The step is a number whatever `*` is told to be."""
+    assert Log().metric("*", "max").row(0, x="3").state().summary == {"x": {"max": 3}, "_step": 0}
+
+
+def test_a_name_with_a_dot_is_one_key_or_two():
+    """Rows may hold it either way."""
+    log = Log().metric("a.b", "max").row(0, **{"a.b": "1", "a__b": "2"})
+
+    assert log.state().summary == {"a.b": {"max": 1}, "a": {"b": {"max": 2}}, "_step": 0}
+
+
+def test_a_summary_record_of_a_step_stands_over_the_row_of_that_step():
+    """Logs of the peer hold it before the row; what it says is the row's outcome, and its step is the row's to set."""
+    log = Log().items("summary", [("x", "9"), ("_step", "0")])
+    assert log.state().summary == {"x": 9}
+
+    assert log.row(0, x="1").state().summary == {"x": 9, "_step": 0}
+    assert log.row(1, x="1").state().summary == {"x": 1, "_step": 1}
+
+
+def test_tags_that_a_later_run_record_does_not_name_stay():
+    """They cannot be cleared, only replaced."""
+    log = Log().add(run=messages.RunRecord(run_id="r", tags=["a", "b"])).add(run=messages.RunRecord(notes="n"))
+
+    assert (log.state().info.run_id, log.state().info.tags, log.state().info.notes) == ("r", ["a", "b"], "n")
+
+
+def test_an_empty_object_empties_no_object():
+    """Config merges; an object of nothing adds nothing, where there is none it is one."""
+    log = (
+        Log().items("config", [("a", '{"b": 1}'), ("c", "1")]).items("config", [("a", "{}"), ("c", "{}"), ("d", "{}")])
+    )
+
+    assert log.state().config == {"a": {"b": 1}, "c": {}, "d": {}}
+
+
+def test_definitions_that_came_from_a_glob_are_the_globs():
+    """Old logs hold them expanded too; they count once."""
+    log = Log().metric("v/*", "max").metric("v/x", "min", expanded_from_glob=True).row(0, **{"v/x": "1"})
+
+    assert [metric.glob_name for metric in log.state().metrics] == ["v/*"]
+    assert log.state().summary["v/x"] == {"max": 1}
+
+
+def test_the_arguments_of_a_later_environment_replace_those_before():
+    """Merged are the fields, not the list."""
+    log = Log()
+    for args, host in ((["a", "b"], "h"), (["c"], "")):
+        log.add(environment=messages.EnvironmentRecord(args=args, host=host))
+
+    assert (list(log.state().environment.args), log.state().environment.host) == (["c"], "h")
+
+
+TORN, HOLE = Gap(90, 5, GapReason.TORN_TAIL), Gap(50, 5, GapReason.ZEROED)
+
+
+@pytest.mark.parametrize(
+    ("items", "damage", "lost"),
+    [
+        ([], [], 0),
+        ([TORN], [], None),
+        ([HOLE], [], None),
+        ([HOLE, TORN], [HOLE], None),
+        ([Gap(50, 5, GapReason.ZEROED, 2)], [Gap(50, 5, GapReason.ZEROED, 2)], 2),
+        ([Gap(9, 5, GapReason.BAD_CRC, 2), Gap(50, 5, GapReason.BAD_CRC, 1), TORN], 2, None),
+        ([Gap(9, 5, GapReason.BAD_CRC, 2), Gap(50, 5, GapReason.BAD_CRC, 1)], 2, 3),
+    ],
+)
+def test_only_an_open_end_is_no_damage(items, damage, lost):
+    """A tail or zeros behind the last record cost nothing for certain; before a record they do. Counts add up or are unknown."""
+    state = RunState().add_all(items)
+
+    assert state.damage == (items[:damage] if isinstance(damage, int) else damage)
+    assert state.records_lost == lost
+
+
+def test_an_alert_waits_in_seconds():
+    """The log has milliseconds."""
+    state = Log().add(alert=messages.AlertRecord(title="t", level="WARN", wait_duration=1500)).state()
+
+    assert state.alerts[0].wait_seconds == 1.5
+
+
+def test_the_runtime_is_the_longest_that_anything_tells():
+    """Rows, or the last time since the start; without a start only rows; an exit record has the last word."""
+    start = messages.Timestamp(seconds=1_000)
+    started = Log().add(run=messages.RunRecord(run_id="r", start_time=start))
+
+    assert started.row(0, _runtime="7").output("x\n", seconds=1_005).state().runtime == 7
+    assert started.output("y\n", seconds=1_009).state().runtime == 9
+    assert Log().row(0, _runtime="7").output("x\n", seconds=1_005).state().runtime == 7
+    assert started.add(exit=messages.RunExitRecord(runtime=8)).state().runtime == 8
+
+
+def test_samples_are_numbers():
+    """A switch, a text or a broken value is no metric."""
+    stats = messages.StatsRecord(timestamp=messages.Timestamp(seconds=1))
+    for key, text in {"a": "1.5", "b": "true", "c": '"x"', "d": "", "e": "NaN"}.items():
+        stats.item.add(key=key, value_json=text)
+    (sample,) = Log().add(stats=stats).state().samples
+
+    assert list(sample.values) == ["a", "e"]
+    assert sample.values["a"] == 1.5
