@@ -10,7 +10,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from runferry.logformat import BLOCK_SIZE, Gap, LogReader, RunState, decode_history, latest_run, messages, read_records
 from runferry.logformat.constants import MAX_NESTING
@@ -157,6 +157,9 @@ UPDATES = st.tuples(
 )
 
 
+@example([("row", [("n",)], b"1"), ("row", [("n", "a")], b"1"), ("row", [("n",)], b"1")])
+@example([("row", [("n", "a")], b"1"), ("row", [("n",)], b"1"), ("row", [("n", "a")], b"1")])
+@example([("row", [("n",)], b"1"), ("remove", [("n",)], b"1"), ("row", [("n", "a")], b"1"), ("row", [("n",)], b"1")])
 @given(st.lists(UPDATES, max_size=12))
 def test_a_summary_is_always_a_tree(updates):
     """Whatever came, no key has both a value and keys below it."""

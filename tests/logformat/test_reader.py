@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import random
+import struct
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +33,10 @@ def damaged(log: bytes, at: int, patch: bytes) -> bytes:
 def start_of(index: int) -> int:
     """Offset of the chunk that holds record `index`."""
     return ITEMS[index].offset
+
+
+def chunk(kind: int, payload: bytes) -> bytes:
+    return struct.pack("<IHB", zlib.crc32(payload, zlib.crc32(bytes([kind]))), len(payload), kind) + payload
 
 
 def case(name, log, lost, reason, offset=None, known=True):
@@ -199,10 +205,13 @@ def test_reading_may_start_at_any_record(index):
     assert list(read_records(io.BytesIO(LOG), start=ITEMS[index].offset)) == ITEMS[index:]
 
 
-def test_zeros_at_the_end_of_a_growing_file_may_turn_into_data():
+@pytest.mark.parametrize(
+    "shown", [200, start_of(9), start_of(9) + 7], ids=["within a payload", "chunk edge", "header only"]
+)
+def test_zeros_at_the_end_of_a_growing_file_may_turn_into_data(shown):
     """A network file system shows zeros before it shows the bytes: nothing is given up while the block is open."""
     log = log_of(*RECORDS[:20])
-    file = io.BytesIO(log[:200] + bytes(len(log) - 200))
+    file = io.BytesIO(log[:shown] + bytes(len(log) - shown))
     reader = LogReader(file)
     found = list(reader.poll())
     file.seek(0)
@@ -251,3 +260,113 @@ def test_a_record_that_never_ends_is_capped(monkeypatch):
     assert gap.reason is GapReason.BAD_LENGTH
     assert gap.records_lost == 1
     assert [item.num for item in found if not isinstance(item, Gap)] == [1, 3]
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["batch", "live"])
+def test_a_chunk_across_the_edge_of_a_block_is_no_chunk(live):
+    """Not even with a good checksum: no writer makes one, and what it covers begins another chunk."""
+    first = console(1, BLOCK_SIZE - 100)
+    payload = alert(2, "x" * 200)
+    log = log_of(first) + chunk(1, payload) + bytes(1_000)
+    found = read_live(log, [BLOCK_SIZE - 50]) if live else read_all(log)
+
+    assert payloads(found) == [first]
+    assert [gap.reason for gap in gaps(found)] == [GapReason.BAD_LENGTH]
+
+
+def test_the_trailer_of_a_block_belongs_to_no_gap():
+    """Reading goes on behind it, as far as the file has it, and a gap begins with the chunk that was lost."""
+    log = log_of(console(1, BLOCK_SIZE - 14 - 3), alert(2), alert(3))
+    for size in range(BLOCK_SIZE - 3, BLOCK_SIZE + 7):
+        reader = LogReader(io.BytesIO(log[:size]))
+        assert payloads(list(reader.poll())) == payloads(read_all(log))[:1]
+        assert reader.position == min(size, BLOCK_SIZE)
+
+    (gap,) = gaps(read_all(damaged(log, BLOCK_SIZE + 8, b"\xff")))
+    assert (gap.offset, gap.records_lost) == (BLOCK_SIZE, 1)
+
+
+@pytest.mark.parametrize("kind", [0, 5, 255])
+def test_a_type_that_does_not_exist_ends_the_record_it_stands_in(kind):
+    """Its checksum is good and its bytes are no part of any record."""
+    text = alert(1)
+    log = FILE_HEADER + chunk(2, text[:5]) + chunk(kind, b"x") + chunk(4, text[5:]) + chunk(1, alert(2))
+    found = read_all(log)
+
+    assert payloads(found) == [alert(2)]
+    assert gaps(found) == [Gap(7, len(log) - 7 - len(chunk(1, alert(2))), GapReason.BAD_SEQUENCE, 1)]
+
+
+def test_small_pieces_of_one_record_are_joined():
+    """A writer may split anywhere."""
+    text = alert(1)
+    log = FILE_HEADER + chunk(2, text[:5]) + chunk(3, b"") + chunk(3, text[5:6]) + chunk(4, text[6:])
+
+    assert payloads(read_all(log)) == [text]
+
+
+@pytest.mark.parametrize("nums", [(1, 2, 1), (5, 6, 5), (3, 4, 0), (0, 1, 2)])
+def test_numbers_that_do_not_rise_count_nothing(nums):
+    """Records without numbers, or with those of another log, leave open how many are lost between them."""
+    log = log_of(*(alert(num, "t") for num in nums))
+    second = read_all(log)[1].offset
+    (gap,) = gaps(read_all(damaged(log, second + 9, b"\xff")))
+
+    assert gap.records_lost is None
+
+
+def test_from_the_middle_of_a_log_the_first_loss_is_not_counted():
+    """The record before it was not read; the next loss is counted again."""
+    log = LOG
+    for index in (10, 20):
+        log = damaged(log, start_of(index) + 12, b"\xff")
+    found = list(read_records(io.BytesIO(log), start=start_of(10)))
+
+    assert [(gap.offset, gap.records_lost) for gap in gaps(found)] == [(start_of(10), None), (start_of(20), 1)]
+
+
+def test_a_first_behind_a_first_begins_anew():
+    """What was begun before it is lost, and said to be."""
+    text = alert(2)
+    log = FILE_HEADER + chunk(2, b"begun") + chunk(2, text[:5]) + chunk(4, text[5:])
+
+    assert read_all(log)[0] == Gap(7, len(chunk(2, b"begun")), GapReason.BAD_SEQUENCE, 1)
+    assert payloads(read_all(log)) == [text]
+
+
+def test_zeros_that_turned_into_a_torn_record_are_a_torn_record():
+    """What the end of the file is called depends on what it is, not on what it was."""
+    file = io.BytesIO(DANGLING[: start_of(2)] + bytes(BLOCK_SIZE - start_of(2) - 1))
+    reader = LogReader(file)
+    list(reader.poll())
+    file.seek(0)
+    file.write(DANGLING)
+    *_, gap = [*reader.poll(), *reader.finish()]
+
+    assert gap.reason is GapReason.TORN_TAIL
+
+
+class Trickle(io.BytesIO):
+    """A file that gives at most 1,000 bytes per call, as pipes and network file systems may."""
+
+    def read(self, size=-1):
+        return super().read(min(size, 1_000))
+
+
+def test_a_file_that_gives_less_than_asked_for_is_read_whole():
+    """Records longer than one answer, and blocks of many answers."""
+    assert list(read_records(Trickle(LOG))) == ITEMS
+
+
+def test_a_log_that_grows_behind_its_end_is_read_on():
+    """What was given up as lost stays given up, and is not told a second time."""
+    log = log_of(alert(1), alert(2), alert(3))
+    cut = len(log_of(alert(1), alert(2)))
+    file = io.BytesIO(damaged(log[:cut], cut - 1, b"\0"))
+    reader = LogReader(file)
+    assert len(gaps(list(reader.finish()))) == 1
+    file.seek(cut)
+    file.write(log[cut:])
+
+    assert payloads(list(reader.poll())) == [alert(3)]
+    assert list(reader.finish()) == []
