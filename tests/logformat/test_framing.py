@@ -92,3 +92,9 @@ def test_the_header_is_where_block_zero_begins():
 
     assert Framer().position == len(FILE_HEADER) == 7
     assert len(out) == 14
+
+
+def test_an_empty_record_fits_where_only_a_chunk_header_does():
+    """Seven bytes are room enough for nothing, and six are padding."""
+    assert framed_size(0, BLOCK_SIZE - 7) == 7
+    assert framed_size(0, BLOCK_SIZE - 6) == 13
