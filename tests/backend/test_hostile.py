@@ -162,3 +162,17 @@ def test_comment_signs_take_no_time_to_speak_of():
 
     assert time.monotonic() - begun < QUADRATIC_S
     assert parse("{ a # comment # more\n b } # end").operations[0].selections[1].name == "b"
+
+
+def test_a_body_without_a_length_is_capped_as_it_comes(server, monkeypatch):
+    """A client that announces nothing cannot send more than one that does."""
+    monkeypatch.setattr("runferry.backend.app.MAX_BODY", 1_000)
+
+    async def parts():
+        yield b"{"
+        for _ in range(20):
+            yield b" " * 100
+        yield b"}"
+
+    answer = server.request("POST", "/files/local/p/r/file_stream", content=parts())
+    assert answer.status_code == 413

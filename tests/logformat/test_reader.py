@@ -370,3 +370,15 @@ def test_a_log_that_grows_behind_its_end_is_read_on():
 
     assert payloads(list(reader.poll())) == [alert(3)]
     assert list(reader.finish()) == []
+
+
+def test_a_record_that_was_given_up_does_not_take_the_next_one_with_it():
+    """The same for a record of which only the beginning is there."""
+    torn = FILE_HEADER + chunk(2, b"begun")
+    file = io.BytesIO(torn)
+    reader = LogReader(file)
+    assert list(reader.finish()) == [Gap(7, len(torn) - 7, GapReason.TORN_TAIL)]
+    file.seek(len(torn))
+    file.write(chunk(1, alert(2)))
+
+    assert [item.payload for item in reader.poll()] == [alert(2)]
