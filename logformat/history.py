@@ -1,7 +1,8 @@
 """Rows: the body of a history record to key paths and JSON texts, without building messages.
 
-A training loop logs the same keys again and again, so the bytes of each key are decoded once, and a row whose keys
-were seen before costs little more than the walk over its items.
+A training loop logs the same keys again and again, though not always in the same order: writers of the peer shuffle the
+keys of each row. So the bytes of each key are decoded once, and items of known keys and plain values are found by one
+regular expression, whose findings are believed only where all lengths agree.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ _VALUE_JSON = b"\x82\x01"  # tag of field 16
 SHAPES_KEPT = 8_192
 """Heads and shapes remembered; a log with more of them decodes them again, and memory stays bounded."""
 
-_TEMPLATE_REPEATS = 16  # rows of one shape in a row before it is compiled
-_TEMPLATE_ITEMS = 512  # rows with more items are walked; compiling them would take longer than they give back
-_TEMPLATE_HEAD = 100  # bytes; with a value of 120 an item's size is below 256
-_SCALAR = rb"([-+.0-9A-Za-z]{0,120})"  # numbers, NaN, true, null: no byte that could begin a field
+_PLAIN_ITEMS = re.compile(
+    rb"\n([\x00-\x7f])([\n\x12][^\x82]{1,120})\x82\x01([\x00-\x7f])"  # size of the item, its key, size of the value
+    rb'("[ !#-\[\]-~]{0,118}"|[-+.0-9A-Za-z]{0,120})'  # a plain text, or a number, NaN, true, null
+    rb"|(?s:.+)"  # the rest of the body, once it is no such item
+).findall
 
 _heads: dict[bytes, Path] = {}
-_shapes: dict[bytes, tuple[Path, ...]] = {}
+_shapes: dict[tuple[bytes, ...], tuple[Path, ...]] = {}
 
 
 def decode_history(body: bytes) -> tuple[tuple[Path, ...], list[bytes]]:
@@ -61,11 +63,39 @@ def decode_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | Non
     None where they have another form than the one that writers use: a key or nested keys, each shorter than 128 bytes,
     and then value_json.
     """
-    template = _last_template
-    if template is not None:
-        items = template.items(body)
-        if items is not None:
-            return items
+    return _plain_items(body) or _walk_items(body)
+
+
+def _plain_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | None:
+    """As `_walk_items`, for known keys and plain values; None for everything else. A third of the cost of the walk."""
+    found = _PLAIN_ITEMS(body)
+    if found and not found[-1][1]:
+        found.pop()
+    if not found:
+        return None
+    sizes, heads, lengths, values = zip(*found, strict=True)
+    size = b"".join(sizes)
+    length = bytes(map(len, values))
+    if length != b"".join(lengths):
+        return None
+    # An item is as long as its key, its value, and three bytes between them: all sums at once, no byte of which carries.
+    around = int.from_bytes(bytes(map(len, heads)), "big") + int.from_bytes(b"\3" * len(heads), "big")
+    if int.from_bytes(length, "big") + around != int.from_bytes(size, "big"):
+        return None
+    end = sum(size) + 2 * len(size)
+    if body[end : end + 1] == b"\n":
+        return None
+    paths = _shapes.get(heads)
+    if paths is None:
+        known = [_heads.get(head) for head in heads]
+        if None in known:
+            return None
+        paths = _remember(heads, known)  # type: ignore[arg-type]
+    return paths, list(values), end
+
+
+def _walk_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | None:
+    """`decode_items`, byte by byte. Learns the keys."""
     at, end = 0, len(body)
     heads: list[bytes] = []
     values: list[bytes] = []
@@ -97,74 +127,15 @@ def decode_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | Non
             at = stop
     except IndexError:
         return None
-    shape = b"\0".join(heads)  # no tag is 0, so `a, b/c` and `a/b, c` differ
-    paths = _shapes.get(shape)
-    if paths is None:
-        paths = tuple(_path(head) for head in heads)
-        if len(_shapes) >= SHAPES_KEPT:
-            _shapes.clear()
-        _shapes[shape] = paths
-    _learn(shape, heads, paths)
-    return paths, values, at
+    shape = tuple(heads)
+    return _shapes.get(shape) or _remember(shape, [_path(head) for head in heads]), values, at
 
 
-class _Template:
-    """Rows of one shape whose values are scalars, as one regular expression: a third of the cost of the walk.
-
-    It accepts what the walk accepts and nothing else: the length bytes are compared too.
-    """
-
-    __slots__ = ("_around", "_match", "_paths", "shape")
-
-    def __init__(self, shape: bytes, heads: list[bytes], paths: tuple[Path, ...]) -> None:
-        self.shape = shape
-        self._paths = paths
-        self._around = int.from_bytes(bytes(len(head) + len(_VALUE_JSON) + 1 for head in heads), "big")
-        item = rb"\n([\x00-\x7f])%b\x82\x01([\x00-\x7f])" + _SCALAR
-        pattern = b"".join(item.replace(b"%b", re.escape(head)) for head in heads)
-        self._match = re.compile(pattern + rb"(?!\n)").match
-
-    def items(self, body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | None:
-        """As `decode_items`; None for a row that looks otherwise."""
-        match = self._match(body)
-        if match is None:
-            return None
-        groups = match.groups()
-        values = list(groups[2::3])
-        lengths = bytes(map(len, values))
-        if lengths != b"".join(groups[1::3]):
-            return None
-        # Each item is as long as its value and what stands around it: all sums at once, no byte of which carries.
-        if int.from_bytes(lengths, "big") + self._around != int.from_bytes(b"".join(groups[::3]), "big"):
-            return None
-        return self._paths, values, match.end()
-
-
-_last_template: _Template | None = None
-_last_shape = b""
-_repeats = 0
-_unfit: set[bytes] = set()  # shapes with other values than scalars
-
-
-def _learn(shape: bytes, heads: list[bytes], paths: tuple[Path, ...]) -> None:
-    """Make a template for a shape that comes again and again in a row; a writer with shuffled keys gets none."""
-    global _last_template, _last_shape, _repeats
-    if shape != _last_shape:
-        _last_shape, _repeats = shape, 0
-        return
-    _repeats += 1
-    if _last_template is not None and _last_template.shape == shape:
-        _last_template = None  # the walk was needed for a row of its own shape
-        if len(_unfit) >= SHAPES_KEPT:
-            _unfit.clear()
-        _unfit.add(shape)
-    elif (
-        _repeats >= _TEMPLATE_REPEATS
-        and shape not in _unfit
-        and 0 < len(heads) <= _TEMPLATE_ITEMS
-        and max(map(len, heads)) < _TEMPLATE_HEAD
-    ):
-        _last_template = _Template(shape, heads, paths)
+def _remember(heads: tuple[bytes, ...], paths: list[Path]) -> tuple[Path, ...]:
+    """`paths` as the one object that all rows of these keys share."""
+    if len(_shapes) >= SHAPES_KEPT:
+        _shapes.clear()
+    return _shapes.setdefault(heads, tuple(paths))
 
 
 def _path(head: bytes) -> Path:
