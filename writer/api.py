@@ -11,7 +11,7 @@ from .metrics import MetricDefinition
 from .ranks import Role, rank_of
 from .report import FinishReport, say, warn_on_stderr
 from .run import Run
-from .settings import Settings, resolve
+from .settings import Settings, SettingsError, resolve
 
 _current: Run | None = None
 
@@ -85,7 +85,7 @@ def init(
         run_id=id,
         group=group,
         job_type=job_type,
-        tags=None if tags is None else (tags,) if isinstance(tags, str) else tuple(tags),
+        tags=tags,
         notes=notes,
         dir=dir,
         resume=resume,
@@ -94,7 +94,11 @@ def init(
         console=console,
         strict=strict,
     )
-    base = Settings(**settings) if isinstance(settings, Mapping) else settings
+    if isinstance(settings, Mapping):
+        settings = Settings(**{str(name): value for name, value in settings.items()})
+    elif settings is not None and not isinstance(settings, Settings):
+        raise SettingsError(f"settings: a {type(settings).__name__} is neither Settings nor a mapping")
+    base = settings
     resolved = resolve(arguments, base)
     unknown = sorted([*(name for name, value in others.items() if value is not None), *(base.unknown if base else ())])
     if unknown and not resolved.silent:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
@@ -22,8 +23,13 @@ CODE_NOT_FOUND, CODE_NOT_EXECUTABLE = 127, 126
 READ_BYTES = 65_536
 LINGER_S = 2.0
 """How long output is awaited after the command's end: a process that it left behind may hold the pipe for ever."""
+STARVED_S = 0.2
+"""Who waits for new output so long in all has passed on what there was."""
+PIPE_BYTES = 1024 * 1024
+"""What a pipe holds at most, unless root says otherwise."""
+LOOK_S = 0.05
 
-_FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+_FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 
 class CommandError(OSError):
@@ -56,19 +62,17 @@ def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: b
     except OSError as error:
         outlet.close()
         raise CommandError(argv[0], error) from error
-    forwarder = _Forwarder(process)
+    forwarder = _Forwarder(process, outlet)
     forwarder.start()  # before the run: its handlers go on to these
     try:
         run = begin(process.pid)
-        threads = [
-            threading.Thread(target=_tee, args=(fd, target, name, run), name=f"runferry-{name}", daemon=True)
-            for name, fd, target in outlet.streams(process)
-        ]
-        for thread in threads:
-            thread.start()
+        tees = [_Tee(fd, target, name, run) for name, fd, target in outlet.streams(process)]
+        for tee in tees:
+            tee.start()
         code = process.wait()
-        for thread in threads:
-            thread.join(LINGER_S)
+        deadline = time.monotonic() + LINGER_S
+        for tee in tees:
+            tee.finish(deadline)
         code = CODE_SIGNAL - code if code < 0 else code
         run.finish(code)
     finally:
@@ -91,6 +95,9 @@ class _Pipes:
         assert process.stderr is not None  # noqa: S101
         return [("stdout", process.stdout.fileno(), 1), ("stderr", process.stderr.fileno(), 2)]
 
+    def resize(self) -> None:
+        """Our terminal has another size now: nothing to a pipe."""
+
     def close(self) -> None:
         """The pipes go with the process object."""
 
@@ -106,9 +113,7 @@ class _Terminal(_Pipes):
         attributes = termios.tcgetattr(self._theirs)
         attributes[1] &= ~termios.OPOST  # line ends as they are written: our own terminal does the rest
         termios.tcsetattr(self._theirs, termios.TCSANOW, attributes)
-        if sys.version_info >= (3, 11):
-            with suppress(termios.error):  # our own output is no terminal
-                termios.tcsetwinsize(self._theirs, termios.tcgetwinsize(1))
+        self.resize()
         self.arguments = {"stdout": self._theirs, "stderr": self._theirs}
 
     def streams(self, process: subprocess.Popen[bytes]) -> list[tuple[str, int, int]]:  # noqa: ARG002 - see _Pipes
@@ -116,6 +121,14 @@ class _Terminal(_Pipes):
         os.close(self._theirs)
         self._theirs = -1
         return [("stdout", self._ours, 1)]
+
+    def resize(self) -> None:
+        """Make it as large as our own terminal."""
+        import fcntl
+        import termios
+
+        with suppress(OSError):  # our own output is no terminal
+            fcntl.ioctl(self._ours, termios.TIOCSWINSZ, fcntl.ioctl(1, termios.TIOCGWINSZ, bytes(8)))
 
     def close(self) -> None:
         """Give back both ends."""
@@ -129,8 +142,8 @@ class _Terminal(_Pipes):
 class _Forwarder:
     """Passes our signals on to the command."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+    def __init__(self, process: subprocess.Popen[bytes], outlet: _Pipes) -> None:
+        self._process, self._outlet = process, outlet
         self._old: dict[int, Any] = {}
 
     def start(self) -> None:
@@ -151,26 +164,67 @@ class _Forwarder:
     def _forward(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler
         if number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _in_foreground():
             return  # a key on the terminal: the command, in the same group, got its own
+        if number == getattr(signal, "SIGWINCH", None):
+            self._outlet.resize()  # the command may have looked before: it is told again
         with suppress(OSError):
             self._process.send_signal(number)
 
 
-def _tee(source: int, target: int, name: str, run: Run) -> None:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while True:
+class _Tee(threading.Thread):
+    """Passes one stream of the command on, and logs it."""
+
+    def __init__(self, source: int, target: int, name: str, run: Run) -> None:
+        super().__init__(name=f"runferry-{name}", daemon=True)
+        self._source, self._target, self._stream, self._run = source, target, name, run
+        self._waiting_since: float | None = None  # monotonic s; None while there is something to pass on
+        self._waited = 0.0  # s, in reads that are over
+        self._passed = 0  # bytes
+
+    def finish(self, deadline: float) -> None:
+        """After the command's end: wait for output until `deadline`, and as long as it takes to pass on what there is."""
+        self.join(max(0.0, deadline - time.monotonic()))
+        rest = self._passed + PIPE_BYTES  # more than that comes from processes that it left behind
+        starved = self._idle_s() + STARVED_S
+        while self.is_alive() and self._passed < rest and self._idle_s() < starved:
+            self.join(LOOK_S)
+
+    def _idle_s(self) -> float:
+        since = self._waiting_since
+        return self._waited + (0.0 if since is None else time.monotonic() - since)
+
+    def run(self) -> None:
+        """Until the stream ends."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        data = b"first"
+        while data:
+            data = self._read()
+            self._pass_on(data)
+            text = decoder.decode(data, final=not data)
+            if text:
+                self._run.console(self._stream, text)
+
+    def _read(self) -> bytes:
+        since = self._waiting_since = time.monotonic()
         try:
-            data = os.read(source, READ_BYTES)
+            return os.read(self._source, READ_BYTES)
         except OSError:  # EIO: the last process on the other side of the terminal has gone
-            data = b""
-        with suppress(OSError):  # our own reader may have gone; the command and the log go on
-            view = memoryview(data)
-            while view:
-                view = view[os.write(target, view) :]
-        text = decoder.decode(data, final=not data)
-        if text:
-            run.console(name, text)
-        if not data:
-            return
+            return b""
+        finally:
+            self._waiting_since = None
+            self._waited += time.monotonic() - since
+
+    def _pass_on(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                taken = os.write(self._target, view)
+                view = view[taken:]
+                self._passed += taken
+            except BlockingIOError:  # somebody made our output non-blocking, and its reader is slow
+                time.sleep(LOOK_S)
+            except OSError:  # our own reader may have gone; the command and the log go on
+                self._passed += len(view)
+                return
 
 
 def _is_terminal(stream: Any) -> bool:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+_APPENDING = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
 
 class FileSystem(Protocol):
     """Every call that touches the disk. Each may raise OSError; none retries on its own."""
@@ -23,6 +25,9 @@ class FileSystem(Protocol):
 
     def create(self, path: Path) -> int:
         """A descriptor that appends to a new file; FileExistsError if something is there."""
+
+    def name(self, fd: int, path: Path, name: Path) -> int:
+        """Rename the open file at `path` to `name`, where nothing is; the descriptor that appends to it from now on."""
 
     def write(self, fd: int, data: memoryview) -> int:
         """Append `data`; how many bytes were taken, which may be fewer."""
@@ -69,8 +74,16 @@ class RealFileSystem:
 
     def create(self, path: Path) -> int:
         """As the port says. O_APPEND, so that the next write after a truncation lands behind the last good record."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)  # the umask decides who may read
+        return os.open(path, _APPENDING | os.O_CREAT | os.O_EXCL, 0o666)  # the umask decides who may read
+
+    def name(self, fd: int, path: Path, name: Path) -> int:
+        """As the port says. Windows renames no open file."""
+        if os.name != "nt":
+            path.rename(name)
+            return fd
+        os.close(fd)
+        path.rename(name)
+        return os.open(name, _APPENDING)
 
     def write(self, fd: int, data: memoryview) -> int:
         """As the port says."""

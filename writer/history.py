@@ -20,8 +20,10 @@ import orjson
 from .encoding import nested_key, to_json, varint
 from .values import Key, Path, path_of
 
-MAX_PLANS = 1024
-"""Key plans kept; training code has a handful, and code whose keys never repeat starts over."""
+MAX_PLANNED_KEYS = 65_536
+"""Keys of all key plans kept; training code has some hundred, and code whose keys never repeat starts over."""
+PLAN_OVERHEAD = 16
+"""What a plan itself costs, in keys."""
 MAX_HEADS = 64
 """Value lengths remembered per key: a float's text is 1 to 25 bytes long."""
 
@@ -87,6 +89,7 @@ class HistoryEncoder:
 
     def __init__(self) -> None:
         self._plans: dict[tuple[Key, ...], KeyPlan] = {}
+        self._planned_keys = 0
         self._heads: dict[Path, _Heads] = {}
         self.unwritable: dict[str, str] = {}
         """Dotted key -> reason, of values that turned out to have no JSON text; the caller reports and clears."""
@@ -96,9 +99,11 @@ class HistoryEncoder:
         keys = tuple(row)
         plan = self._plans.get(keys)
         if plan is None:
-            if len(self._plans) >= MAX_PLANS:
+            if self._planned_keys >= MAX_PLANNED_KEYS:
                 self._plans.clear()
                 self._heads.clear()
+                self._planned_keys = 0
+            self._planned_keys += len(keys) + PLAN_OVERHEAD
             plan = self._plans[keys] = KeyPlan(keys, self._heads)
         return plan
 

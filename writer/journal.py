@@ -102,7 +102,7 @@ class Journal:
         self._named: set[int | None] = set()
         self.tally = Tally()
         self.paths: list[Path] = []
-        """The logs made so far; the last one is current."""
+        """The logs that hold records; the last one is current."""
         self.new_segment: Callable[[], None] = lambda: None
         """Called when a further segment has begun: whoever writes differences must start over."""
 
@@ -166,7 +166,7 @@ class Journal:
             while self._queued:
                 self._write_batch(segment)
         except WriteError as error:
-            self._failed(error, f"{self.paths[-1]} cannot be written")
+            self._failed(error, f"{segment.path} cannot be written")
             if error.torn:
                 self._distrust()
             return False
@@ -181,7 +181,6 @@ class Journal:
         opening = [(body, OPENING) for body in self._opening(resumed)]
         self._segment = segment = Segment.create(self._fs, self._place, self._clock.time())
         self._num = 0
-        self.paths.append(segment.path)
         self._queued.extendleft(reversed(opening))
         self._queued_bytes += sum(len(body) for body, _ in opening)
         if resumed:
@@ -205,12 +204,14 @@ class Journal:
         try:
             segment.append(out, ends, minimum=minimum)
         except WriteError as error:
-            self._written(error.taken)
+            self._written(segment, error.taken)
             raise
-        self._written(len(ends))
+        self._written(segment, len(ends))
 
-    def _written(self, count: int) -> None:
+    def _written(self, segment: Segment, count: int) -> None:
         """The first `count` queued records are in the file."""
+        if count and segment.path not in self.paths[-1:]:
+            self.paths.append(segment.path)
         if count == len(self._queued):  # nearly always
             entries, self._queued = self._queued, deque()
         else:

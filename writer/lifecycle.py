@@ -43,15 +43,15 @@ def exit_code_of(error: BaseException | None) -> int:
     if isinstance(error, KeyboardInterrupt):
         return CODE_INTERRUPT
     if isinstance(error, SystemExit):
-        return _code_of(error.code)
+        return code_of(error.code)
     return CODE_EXCEPTION
 
 
-def _code_of(code: Any) -> int:
-    """What `sys.exit(code)` means: None is 0, a message is 1."""
+def code_of(code: Any) -> int:
+    """What `sys.exit(code)` means: None is 0, a message is 1; a number beyond 32 bits, which no log holds, is 1 too."""
     if code is None:
         return 0
-    return code if isinstance(code, int) else CODE_EXCEPTION
+    return int(code) if isinstance(code, int) and -(2**31) <= code < 2**31 else CODE_EXCEPTION
 
 
 def watch(run: Run) -> None:
@@ -104,14 +104,14 @@ def _uninstall() -> None:
 
 
 def _at_exit() -> None:
-    for run in _runs:
+    for run in _runs.copy():  # each takes itself off the list
         run._end(_code)  # noqa: SLF001 - the run's own machinery
 
 
 def _exit(code: Any = None, /) -> NoReturn:
     """`sys.exit`, remembering the code: no hook is told of SystemExit."""
     global _code
-    _code = _code_of(code)
+    _code = code_of(code)
     _old_exit(code)
 
 
@@ -119,20 +119,20 @@ def _excepthook(kind: type[BaseException], error: BaseException, trace: Tracebac
     global _code
     _code = exit_code_of(error)
     _old_excepthook(kind, error, trace)
-    for run in _runs:
+    for run in _runs.copy():
         run.flush(timeout_s=FLUSH_S)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     old = _old_handlers.get(number, signal.SIG_DFL)
-    for run in _runs:
+    for run in _runs.copy():
         if number != signal.SIGINT:
             run.mark_preempting()
         run.flush(timeout_s=FLUSH_S)
     if callable(old):
         old(number, frame)  # the user's handler decides; KeyboardInterrupt for SIGINT comes from here too
         return
-    for run in _runs:
+    for run in _runs.copy():
         run._end(CODE_SIGNAL + number, timeout_s=FLUSH_S)  # noqa: SLF001 - see _at_exit
     signal.signal(number, signal.SIG_DFL)  # and die of it, so that the parent sees why
     os.kill(os.getpid(), number)

@@ -154,7 +154,7 @@ class Config(LiveDict):
                 values = vars(values)  # argparse.Namespace and its like
             except TypeError:
                 raise UnloggableError(f"config: {type(values).__qualname__} is no mapping") from None
-        self._fill(described(values))
+        self._fill({str(name): described(value) for name, value in values.items()})
 
 
 class Summary(LiveDict):

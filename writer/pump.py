@@ -57,7 +57,8 @@ class _Barrier:
 
     def done(self, *, ok: bool) -> None:
         self.ok = ok
-        self.lock.release()
+        with suppress(RuntimeError):  # done before
+            self.lock.release()
 
     def wait(self, timeout_s: float) -> bool:
         return self.lock.acquire(timeout=timeout_s) and self.ok
@@ -93,7 +94,9 @@ class Pump:
         self._failures = 0
         self._thread: threading.Thread | None = None
         self.rows_dropped = 0
-        """Rows that found the hand-off full."""
+        """Rows that found the hand-off full, or that no record could be made of."""
+        self.others_dropped = 0
+        """Pieces of console output that found the hand-off full."""
         self.ended = False
         """Whether the last drain is over: nothing changes any more."""
 
@@ -116,18 +119,17 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="runferry-writer", daemon=True)
         self._thread.start()
 
-    def make_room(self) -> bool:
-        """Wait a little for the thread to catch up; False if it does not, and the row is to be dropped."""
+    def make_room(self, most: int) -> bool:
+        """Wait a little for the thread to catch up; False if still `most` wait: then drop, and count."""
         deadline = self._clock.monotonic() + FULL_WAIT_S
-        while len(self.queue) >= MAX_HANDED_OFF:
+        while len(self.queue) >= most:
             if self._stuck or self._clock.monotonic() >= deadline:
                 if not self._stuck:
                     self._warn(
-                        "the disk holds up the writer: rows that find the queue full are dropped and counted"
-                        f" ({MAX_HANDED_OFF} rows wait)"
+                        "the disk holds up the writer: what finds the queue full is dropped and counted"
+                        f" ({len(self.queue)} rows and lines wait)"
                     )
                 self._stuck = True  # no more waiting until a drain ends
-                self.rows_dropped += 1
                 return False
             self._clock.sleep(0.001)
         return True
@@ -149,7 +151,7 @@ class Pump:
         barrier = _Barrier(sync=sync)
         self.queue.append(barrier)
         self.wake()
-        return barrier.wait(timeout_s)
+        return not self._too_late() and barrier.wait(timeout_s)
 
     def ask(self, question: Callable[[Recorder], _T], timeout_s: float = WAIT_S) -> _T | None:
         """An answer that includes all that was handed off before; None if the thread is held up too long."""
@@ -165,8 +167,14 @@ class Pump:
                 barrier.done(ok=True)
 
         self.submit(answer)
+        if self._too_late():
+            return question(self.recorder)
         barrier.wait(timeout_s)
         return answers[0] if answers else None
+
+    def _too_late(self) -> bool:
+        """Whether the thread ended while something was put into the queue, which nobody may have looked at then."""
+        return self.ended
 
     def stop(self, timeout_s: float = WAIT_S) -> bool:
         """Drain a last time and end the thread; whether it ended in time."""
@@ -185,6 +193,16 @@ class Pump:
             self._drain()
         self._drain_last()
         self.ended = True
+        self._answer_late()
+
+    def _answer_late(self) -> None:
+        """Whoever began to wait during the last drain waits no longer. Rows stay in the queue, and are counted."""
+        for item in list(self.queue):
+            if type(item) is _Barrier:
+                item.done(ok=False)
+            elif callable(item):
+                with suppress(Exception):  # the journal is closed: only questions still have a meaning
+                    item(self.recorder)
 
     def _drain(self) -> None:
         queue, recorder = self.queue, self.recorder
@@ -200,6 +218,7 @@ class Pump:
                 else:
                     item(recorder)  # type: ignore[operator]
             except Exception as error:  # one bad row must not end the log
+                self.rows_dropped += type(item) is tuple
                 self._failed(error)
             if not count % YIELD_EVERY:
                 time.sleep(0)

@@ -58,4 +58,4 @@ def rank_of(environ: Mapping[str, str]) -> Rank:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.strip().isdigit() else None
+    return int(text) if text is not None and text.strip().isdecimal() and len(text) < 10 else None

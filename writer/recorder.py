@@ -22,6 +22,9 @@ PENDING_MAX_S = 0.7
 SUMMARY_MAX_S = 15.0
 """A changed summary is written this long after its oldest change; rows rebuild it meanwhile."""
 
+MAX_BODY_BYTES = MAX_RECORD_SIZE // 2
+"""Of one record: a reader takes more than that for damage, and others may take less."""
+
 INT64 = 2**63
 Row = dict[Key, Any]
 
@@ -71,6 +74,8 @@ class Recorder:
         """Rows whose step was lower than the open one."""
         self.rows_refused = 0
         """Rows too large for a record."""
+        self.others_refused = 0
+        """Other records too large for the format."""
         self.urgent = False
         """Whether something was recorded that must not wait for the next sync; whoever syncs clears it."""
         journal.new_segment = self.summary.forget_written
@@ -87,7 +92,7 @@ class Recorder:
             row: flat, plain values.
         """
         if step is not None and not -INT64 <= step < INT64:
-            self._warn_once("step", f"step {step} is no 64-bit integer; the row gets the next step")
+            self._warn_once("step", "a step is no 64-bit integer; the row gets the next step")
             step = None
         if step is not None and step != self.step:
             if step < self.step:
@@ -143,7 +148,7 @@ class Recorder:
         body, parts, nulls = encoder.encode(plan, plan.values(row, step, round(now - self._start, 6), wall), step)
         if encoder.unwritable:
             self._unwritable()
-        if len(body) > MAX_RECORD_SIZE // 2:
+        if len(body) > MAX_BODY_BYTES:
             self.rows_refused += 1
             self._warn_once("size", f"a row of {len(body) / 2**20:.0f} MiB is too large for a record and is left out")
             return
@@ -181,8 +186,14 @@ class Recorder:
 
     def record(self, body: bytes, *, urgent: bool = False, bulk: bool = False) -> None:
         """Any other record, as `records` makes it. `bulk`: a sample or console output, of which there are many."""
+        if len(body) > MAX_BODY_BYTES:
+            self.others_refused += 1
+            self._warn_once("record size", f"a record of {len(body) / 2**20:.0f} MiB is too large and is left out")
+            return
         self._journal.append(body, BULK if bulk else OTHER)
         self.urgent = self.urgent or urgent
+        if self._journal.wants_write:
+            self._journal.write()
 
     def define(self, definition: MetricDefinition) -> None:
         """Rows from now on follow the definition."""
@@ -233,9 +244,9 @@ class Recorder:
         self._summary_since = None
         updates, removals = self.summary.take_changes()
         if removals:
-            self._journal.append(records.summary((), removals))
+            self.record(records.summary((), removals))
         if updates:
-            self._journal.append(records.summary(updates))
+            self.record(records.summary(updates))
 
     def finish(self, code: int) -> None:
         """Queue the end of the run."""
@@ -243,4 +254,4 @@ class Recorder:
         self._commit()
         self.summary.set(("_wandb", "runtime"), runtime)
         self.write_summary()
-        self._journal.append(records.exit_(code, runtime))
+        self.record(records.exit_(code, runtime))

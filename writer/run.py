@@ -25,10 +25,14 @@ from .redaction import redact
 from .report import FinishReport, say, warn_on_stderr
 from .segment import Place
 from .settings import Resolved
-from .values import PLAIN, UnloggableError, flatten
+from .values import NAMES, PLAIN, UnloggableError, flatten
 from .values import Path as KeyPath
 
-_MAX_CONSOLE_CHARACTERS = 1_000_000  # of one record; a longer write becomes several
+_MAX_CONSOLE_CHARACTERS = 65_536  # of one record; a longer write becomes several
+_MAX_CONSOLE_WAITING = 4096
+"""Queued before console output waits for room: a quarter of a GiB where each piece is as long as it may be."""
+_MAX_CONFIG_VALUE_BYTES = 32 * 1024 * 1024
+"""The whole config stands in one record."""
 
 
 class Run:
@@ -111,7 +115,7 @@ class Run:
         if self.disabled:
             self._inert = self._closed = self._pump.ended = True
             return
-        self._note_features(config)
+        self._note_features()
         self._journal.open()
         if self._redacted and not settings.silent:
             say(f"{self._redacted} values of the config look like secrets and are hidden in the log")
@@ -146,7 +150,7 @@ class Run:
         if not self._takes_rows:
             self._log_refused()
             return
-        if type(data) is dict and PLAIN.issuperset(map(type, data.values())):
+        if type(data) is dict and PLAIN.issuperset(map(type, data.values())) and NAMES.issuperset(map(type, data)):
             row: dict[Any, Any] = data.copy()
         else:
             checked = self._checked_row(data)
@@ -155,7 +159,8 @@ class Run:
             row = checked
         if step is not None and type(step) is not int:
             step = self._checked_step(step)
-        if len(self._queue) >= MAX_HANDED_OFF and not self._pump.make_room():
+        if len(self._queue) >= MAX_HANDED_OFF and not self._pump.make_room(MAX_HANDED_OFF):
+            self._pump.rows_dropped += 1
             return
         self._hand_off((now, step, commit, row))
         if self._waits:
@@ -172,14 +177,14 @@ class Run:
         return row
 
     def _checked_step(self, step: Any) -> int | None:
-        try:
+        with suppress(Exception):  # as for data: nothing that a caller's type does is raised by `log`
             return index(step)
-        except TypeError:
-            pass
-        with suppress(TypeError, ValueError, OverflowError):
-            if int(step) == step:
-                return int(step)
-        self._refuse("step", f"step={step!r} is no integer; the row gets the next step")
+        with suppress(Exception):
+            number = int(step)
+            if number == step:
+                return number
+        shown = repr(step) if isinstance(step, (str, float)) else f"a step of type {type(step).__name__}"
+        self._refuse("step", f"{shown} is no integer; the row gets the next step")
         return None
 
     def _refuse(self, topic: str, text: str) -> None:
@@ -243,7 +248,8 @@ class Run:
             wait_duration: seconds (or a timedelta) for which the same title stays silent afterwards.
         """
         seconds = wait_duration.total_seconds() if hasattr(wait_duration, "total_seconds") else wait_duration
-        body = records.alert(title, text, str(getattr(level, "value", level)), int(seconds * 1000))
+        silent_ms = int(min(max(0.0, float(seconds) * 1000), 2.0**53))  # "for ever" is a number in the log
+        body = records.alert(str(title), str(text), str(getattr(level, "value", level)), silent_ms)
         self._submit(lambda recorder: recorder.record(body, urgent=True))
 
     def mark_preempting(self) -> None:
@@ -262,6 +268,9 @@ class Run:
         number = records.STDERR if stream == "stderr" else records.STDOUT
         now_ns = int(self._time() * 1e9)
         for start in range(0, len(text), _MAX_CONSOLE_CHARACTERS):
+            if len(self._queue) >= _MAX_CONSOLE_WAITING and not self._pump.make_room(_MAX_CONSOLE_WAITING):
+                self._pump.others_dropped += 1
+                continue
             body = records.output(number, now_ns, text[start : start + _MAX_CONSOLE_CHARACTERS])
             self._hand_off(_recording(body))
 
@@ -291,10 +300,14 @@ class Run:
 
     def _json(self, path: KeyPath, value: Any) -> bytes:
         try:
-            return to_json(value)
+            text = to_json(value)
+            if len(text) <= _MAX_CONFIG_VALUE_BYTES:
+                return text
+            reason = f"{len(text) / 2**20:.0f} MiB of JSON"
         except (ValueError, RecursionError) as error:
-            self._warn_once(f"config {path}", f"config {'.'.join(path)} is left out: {error}")
-            return b"null"
+            reason = str(error)
+        self._warn_once(f"config {path}", f"config {'.'.join(path)} is left out: {reason}")
+        return b"null"
 
     def _opening(self, resumed: bool) -> list[bytes]:
         """The records that a segment begins with: each segment tells the whole run."""
@@ -347,7 +360,8 @@ class Run:
 
     @tags.setter
     def tags(self, tags: Iterable[str]) -> None:
-        self._identify(records.FEATURE_RUN_TAGS, tags=tuple(str(tag) for tag in tags))
+        given = (tags,) if isinstance(tags, str) else tags
+        self._identify(records.FEATURE_RUN_TAGS, tags=tuple(str(tag) for tag in given))
 
     @property
     def project(self) -> str:
@@ -412,11 +426,11 @@ class Run:
         """End the run: everything is written and synced, and the exit code recorded. Takes 30 s at most.
 
         Args:
-            exit_code: 0 unless given.
+            exit_code: 0 unless given; what is no 32-bit integer counts as 1, as with `sys.exit`.
         """
         if not self._closed:
             self._note(records.FEATURE_FINISH)
-        return self._end(exit_code or 0)
+        return self._end(lifecycle.code_of(exit_code))
 
     def _end(self, code: int, timeout_s: float = WAIT_S) -> FinishReport:
         if self._report is not None:
@@ -456,7 +470,9 @@ class Run:
             paths=tuple(self._journal.paths),
             rows_written=tally.rows_written,
             rows_dropped=dropped + (recorder.rows_refused if recorder else 0),
-            others_dropped=tally.others_dropped,
+            others_dropped=tally.others_dropped
+            + self._pump.others_dropped
+            + (recorder.others_refused if recorder else 0),
             rows_unsure=tally.rows_unsure,
             rows_late=recorder.rows_late if recorder else 0,
             synced=synced,
@@ -505,12 +521,12 @@ class Run:
         body = self._telemetry.record()
         self._hand_off(lambda recorder: recorder.record(body))
 
-    def _note_features(self, config: Any) -> None:
+    def _note_features(self) -> None:
         given = {
             records.FEATURE_INIT_NAME: self._settings.name,
             records.FEATURE_INIT_ID: self._settings.given_id,
             records.FEATURE_INIT_TAGS: self._settings.tags,
-            records.FEATURE_INIT_CONFIG: config,
+            records.FEATURE_INIT_CONFIG: self.config,
         }
         self._telemetry.features.update(number for number, value in given.items() if value)
 

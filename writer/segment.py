@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..logformat.rundir import log_name
 from .filesystem import FileSystem
 
+UNNAMED = ".new"
 MAX_SUFFIX = 1000
 """Runs of one id that may start within one second in one folder."""
 
@@ -48,7 +49,10 @@ class Segment:
         self._fs = fs
         self._fd = fd
         self._unsynced_directories = unsynced_directories
+        self._named = False
         self.path = path
+        """Where the log stands as soon as records are in it. Until then it has the suffix `UNNAMED`, so that no reader
+        ever meets an empty log, whenever the process dies."""
         self.end = 0
         """Bytes: the offset behind the last whole record."""
 
@@ -73,15 +77,13 @@ class Segment:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
         path = directory / log_name(place.run_id)
         try:
-            fd = fs.create(path)
+            fd = fs.create(_unnamed(path))
         except OSError:
             with suppress(OSError):  # the next attempt starts with a fresh name, and leaves no trail of empty ones
                 fs.remove_directory(directory)
             raise
         with suppress(OSError):  # the log matters more than the folder beside it
             fs.make_directory(directory / "files")
-        with suppress(OSError, NotImplementedError):  # no symbolic links here: nothing needs this one
-            fs.replace_link(directory.name, place.folder / "latest-run")
         # A name is on the device once the directory that holds it is synced: the log's, the run's, those made above.
         parents = [above.parent for above in reversed(made)]
         return cls(fs, path, fd, [directory, place.folder, *parents])
@@ -97,7 +99,7 @@ class Segment:
         Raises:
             WriteError: not all was taken.
         """
-        done = 0
+        done, whole, failure = 0, len(ends), None
         view = memoryview(data)
         try:
             while done < len(data):
@@ -108,13 +110,26 @@ class Segment:
         except OSError as error:
             whole = bisect_right(ends, done)
             whole = whole if whole >= minimum else 0
-            good = self.end + (ends[whole - 1] if whole else 0)
-            torn = not self._cut(good)  # always: an error does not say how far the write came
-            self.end = good
-            raise WriteError(error, whole, torn=torn) from error
+            # Cut always: an error does not say how far the write came.
+            failure = WriteError(error, whole, torn=not self._cut(self.end + (ends[whole - 1] if whole else 0)))
         finally:
             view.release()
-        self.end += len(data)
+        if whole and not self._named:
+            try:
+                self._name()
+            except OSError as error:
+                failure, whole = WriteError(error, 0, torn=not self._cut(0)), 0
+        self.end += ends[whole - 1] if whole else 0
+        if failure is not None:
+            raise failure
+
+    def _name(self) -> None:
+        """Let readers see the log."""
+        self._fd = self._fs.name(self._fd, _unnamed(self.path), self.path)
+        self._named = True
+        folder = self.path.parent
+        with suppress(OSError, NotImplementedError):  # no symbolic links here: nothing needs this one
+            self._fs.replace_link(folder.name, folder.parent / "latest-run")
 
     def _cut(self, size: int) -> bool:
         try:
@@ -153,6 +168,10 @@ class Segment:
         """Close without caring: in a forked child, or when the file is no longer trusted."""
         with suppress(OSError):
             self._fs.close(self._fd)
+
+
+def _unnamed(path: Path) -> Path:
+    return path.with_name(path.name + UNNAMED)
 
 
 _DIRECTORY_SYNC_MISSING = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM})

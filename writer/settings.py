@@ -32,8 +32,8 @@ _ALIASES = {
 }
 
 
-def _flag(text: str) -> bool:
-    return text.strip().lower() in {"1", "true", "yes", "on"}
+def _flag(value: Any) -> bool:
+    return value.strip().lower() in {"1", "true", "yes", "on"} if isinstance(value, str) else bool(value)
 
 
 def _tags(text: str) -> tuple[str, ...]:
@@ -53,15 +53,15 @@ _ENVIRONMENT: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "group": (("RUNFERRY_RUN_GROUP", "WANDB_RUN_GROUP"), str),
     "job_type": (("RUNFERRY_JOB_TYPE", "WANDB_JOB_TYPE"), str),
     "console": (("RUNFERRY_CONSOLE", "WANDB_CONSOLE"), str),
-    "silent": (("RUNFERRY_SILENT", "WANDB_SILENT"), _flag),
+    "silent": (("RUNFERRY_SILENT", "WANDB_SILENT"), str),
     "durability": (("RUNFERRY_DURABILITY",), str),
     "dir_prefix": (("RUNFERRY_DIR_PREFIX",), str),
-    "strict": (("RUNFERRY_STRICT",), _flag),
+    "strict": (("RUNFERRY_STRICT",), str),
     "ranks": (("RUNFERRY_RANKS",), str),
     "label": (("RUNFERRY_LABEL", "WANDB_X_LABEL"), str),
-    "sample_interval": (("RUNFERRY_SAMPLE_INTERVAL", "WANDB_X_STATS_SAMPLING_INTERVAL"), float),
-    "disable_stats": (("RUNFERRY_DISABLE_STATS", "WANDB_X_DISABLE_STATS"), _flag),
-    "disable_meta": (("RUNFERRY_DISABLE_META", "WANDB_X_DISABLE_META"), _flag),
+    "sample_interval": (("RUNFERRY_SAMPLE_INTERVAL", "WANDB_X_STATS_SAMPLING_INTERVAL"), str),
+    "disable_stats": (("RUNFERRY_DISABLE_STATS", "WANDB_X_DISABLE_STATS"), str),
+    "disable_meta": (("RUNFERRY_DISABLE_META", "WANDB_X_DISABLE_META"), str),
 }
 
 
@@ -169,65 +169,87 @@ def resolve(arguments: Settings, base: Settings | None = None, environ: Mapping[
     """
     environ = os.environ if environ is None else environ
 
-    def decide(name: str, default: Any) -> Any:
+    def decide(name: str, default: Any, convert: Callable[[Any], Any]) -> Any:
+        """The value of a setting, from the strongest source that has one."""
         for given in (arguments, base):
             value = getattr(given, name, None)
             if value is not None:
-                return value
+                return _converted(name, value, convert)
         variables, read = _ENVIRONMENT.get(name, ((), str))
         for variable in variables:
             if text := environ.get(variable):
-                try:
-                    return read(text)
-                except ValueError:
-                    raise SettingsError(f"{variable}={text!r} is no {read.__name__.strip('_')}") from None
+                return _converted(variable, text, lambda value: convert(read(value)))
         return default
 
-    def choose(name: str, choices: tuple[str, ...], default: str) -> str:
-        value = str(decide(name, default)).lower()
-        if value not in choices:
-            raise SettingsError(f"{name}={value!r} is none of {', '.join(choices)}")
-        return value
+    def choice(*choices: str) -> Callable[[Any], str]:
+        def choose(value: Any) -> str:
+            if str(value).lower() in choices:
+                return str(value).lower()
+            raise ValueError(f"is none of {', '.join(choices)}")
+
+        return choose
 
     disabled = any(_flag(environ.get(name, "")) for name in ("RUNFERRY_DISABLED", "WANDB_DISABLED"))
-    mode = choose("mode", (*MODES, "shared"), "disabled" if disabled else "offline")
-    console = str(decide("console", "off")).lower()
-    given_id = decide("run_id", None)
-    run_id = new_id() if given_id is None else str(given_id)
-    if not valid_run_id(run_id):
-        raise SettingsError(f"run id {run_id!r}: 1 to 128 printable characters, none of : ; , # ? / \\ '")
-    prefix = str(decide("dir_prefix", "run"))
-    if prefix not in {"run", "offline-run"}:
-        raise SettingsError(f"dir_prefix={prefix!r} is neither 'run' nor 'offline-run'")
-    interval = float(decide("sample_interval", 15.0))
-    if not 0.1 <= interval < float("inf"):
-        raise SettingsError(f"sample_interval={interval}: seconds, at least 0.1")
-    tags = decide("tags", ())
-    resume = decide("resume", None)
+    mode = decide("mode", "disabled" if disabled else "offline", choice(*MODES, "shared"))
+    console = decide("console", "off", str).lower()
+    given_id = decide("run_id", None, _run_id)
     return Resolved(
         mode={"dryrun": "offline", "shared": "online"}.get(mode, mode),
-        root=Path(decide("dir", ".")).absolute(),
-        project=str(decide("project", "uncategorized")),
-        entity=str(decide("entity", "")),
-        name=str(decide("name", "")),
-        notes=str(decide("notes", "")),
-        tags=(tags,) if isinstance(tags, str) else tuple(str(tag) for tag in tags),
-        run_id=run_id,
+        root=decide("dir", None, _folder) or _folder("."),
+        project=decide("project", "uncategorized", str),
+        entity=decide("entity", "", str),
+        name=decide("name", "", str),
+        notes=decide("notes", "", str),
+        tags=decide("tags", (), _tuple),
+        run_id=new_id() if given_id is None else given_id,
         given_id=given_id is not None,
-        group=str(decide("group", "")),
-        job_type=str(decide("job_type", "")),
-        resume=bool(resume) and str(resume).lower() not in {"never", "false"},
+        group=decide("group", "", str),
+        job_type=decide("job_type", "", str),
+        resume=decide("resume", False, lambda value: bool(value) and str(value).lower() not in {"never", "false"}),
         console=console if console == "wrap" else "off",
-        silent=bool(decide("silent", False)),
-        durability=choose("durability", LEVELS, "normal"),
-        dir_prefix=prefix,
-        strict=bool(decide("strict", False)),
-        ranks=choose("ranks", RANKS, "auto"),
-        label=str(decide("label", "")),
-        sample_interval=interval,
-        disable_stats=bool(decide("disable_stats", False)),
-        disable_meta=bool(decide("disable_meta", False)),
+        silent=decide("silent", False, _flag),
+        durability=decide("durability", "normal", choice(*LEVELS)),
+        dir_prefix=decide("dir_prefix", "run", choice("run", "offline-run")),
+        strict=decide("strict", False, _flag),
+        ranks=decide("ranks", "auto", choice(*RANKS)),
+        label=decide("label", "", str),
+        sample_interval=decide("sample_interval", 15.0, _interval),
+        disable_stats=decide("disable_stats", False, _flag),
+        disable_meta=decide("disable_meta", False, _flag),
     )
+
+
+def _converted(source: str, value: Any, convert: Callable[[Any], Any]) -> Any:
+    try:
+        return convert(value)
+    except Exception as error:  # whatever the value's type does when it is asked
+        shown = repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
+        raise SettingsError(f"{source}={shown} {error}") from None
+
+
+def _run_id(value: Any) -> str:
+    run_id = str(value)
+    if not valid_run_id(run_id):
+        raise ValueError("is no run id: 1 to 128 bytes of printable characters, none of : ; , # ? / \\ '")
+    return run_id
+
+
+def _folder(value: Any) -> Path:
+    path = Path(value).absolute()
+    if "\0" in str(path):
+        raise ValueError("is no path")
+    return path
+
+
+def _tuple(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(str(item) for item in value)
+
+
+def _interval(value: Any) -> float:
+    seconds = float(value)
+    if not 0.1 <= seconds < float("inf"):  # NaN fails too
+        raise ValueError("is no number of seconds, at least 0.1")
+    return seconds
 
 
 def new_id() -> str:

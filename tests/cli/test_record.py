@@ -183,3 +183,54 @@ def test_other_ranks_run_their_command_too(tmp_path):
 
     assert (child.returncode, child.stdout) == (3, "x\n")
     assert list(tmp_path.rglob("*.wandb")) == []
+
+
+def test_a_slow_reader_gets_all_of_the_output(tmp_path):
+    """What the command left in the pipe at its end reaches a reader that takes longer than output is awaited."""
+    with record(tmp_path, "seq", "1", "30000", options=("--quiet",)) as child:
+        time.sleep(3.5)  # pipes hold 64 KiB, the output is 168 kB
+        out, _ = child.communicate(timeout=30)
+
+    assert out == "".join(f"{number}\n" for number in range(1, 30001))
+    assert [text for _, text in lines(fold(tmp_path))] == out.splitlines()
+
+
+def test_a_talking_process_left_behind_does_not_hold_it_up(tmp_path):
+    """A daemon that goes on writing is not waited for either."""
+    started = time.monotonic()
+    code, out, _, _ = done(tmp_path, "sh", "-c", "(timeout 30 sh -c 'while echo x; do sleep 0.1; done') & exit 3")
+
+    assert (code, out[:2]) == (3, "x\n")
+    assert time.monotonic() - started < 15
+
+
+def test_the_terminal_follows_the_size_of_ours(tmp_path):
+    """A window that changes its size changes the command's, and the command is told."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    def resize(fd, rows, columns):
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+    script = """
+import os, signal, time
+signal.signal(signal.SIGWINCH, lambda *_: None)
+print(os.get_terminal_size(1).columns, flush=True)
+signal.pause()
+print(os.get_terminal_size(1).columns, flush=True)
+"""
+    ours, theirs = pty.openpty()
+    resize(theirs, 24, 91)
+    arguments = [sys.executable, "-m", "runferry.cli", "record", "--quiet", "--pty", "--dir", tmp_path, "--"]
+    child = subprocess.Popen(
+        [*arguments, sys.executable, "-c", script], stdin=subprocess.DEVNULL, stdout=theirs, env=clean()
+    )
+    os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        assert terminal.readline().strip() == b"91"
+        resize(terminal.fileno(), 24, 57)
+        child.send_signal(signal.SIGWINCH)
+        assert terminal.readline().strip() == b"57"
+        assert child.wait(30) == 0

@@ -46,8 +46,8 @@ class FaultFS:
         return len(self._open)
 
     def logs(self) -> list[bytes]:
-        """The contents of the files, in the order in which they were made."""
-        return [bytes(file.data) for file in self.files.values()]
+        """What readers see as logs, in the order in which they got their names."""
+        return [bytes(file.data) for path, file in self.files.items() if path.suffix == ".wandb"]
 
     def _call(self, operation: str) -> None:
         self.before(operation)
@@ -81,6 +81,13 @@ class FaultFS:
         self._next_fd += 1
         self._open[self._next_fd] = path
         return self._next_fd
+
+    def name(self, fd: int, path: Path, name: Path) -> int:
+        self._call("name")
+        assert name not in self.files
+        self.files[name] = self.files.pop(path)
+        self._open[fd] = name
+        return fd
 
     def write(self, fd: int, data: memoryview) -> int:
         file = self.files[self._open[fd]]

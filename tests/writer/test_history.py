@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat import decode_history, loads, messages
-from runferry.writer.history import MAX_PLANS, HistoryEncoder
+from runferry.writer.history import HistoryEncoder
 
 NAMES = st.text(min_size=1, max_size=150)
 KEYS = st.one_of(NAMES, st.lists(NAMES, min_size=2, max_size=4).map(tuple))
@@ -119,13 +119,17 @@ def test_an_integer_without_text_costs_its_own_key():
     assert list(encoder.unwritable) == ["huge"]
 
 
-def test_plans_are_bounded():
-    """Code whose keys never repeat costs no memory without end."""
+def test_plans_are_bounded(monkeypatch):
+    """Code whose keys never repeat costs no memory without end, neither by many rows nor by long ones."""
+    monkeypatch.setattr("runferry.writer.history.MAX_PLANNED_KEYS", 2000)
     encoder = HistoryEncoder()
-    for number in range(2 * MAX_PLANS):
+    for number in range(300):
         encode({f"key{number}": 1.0}, encoder=encoder)
+        assert len(encoder._plans) <= 118
 
-    assert len(encoder._plans) <= MAX_PLANS
+    for number in range(4):
+        encode(dict.fromkeys(map(str, range(number, 2000))), encoder=encoder)
+    assert len(encoder._plans) == 1
 
 
 def test_a_row_of_ten_metrics_is_small():

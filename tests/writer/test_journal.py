@@ -155,11 +155,62 @@ def test_half_an_opening_is_no_opening():
     rig = Rig(space=40)
 
     assert not rig.journal.open()
-    assert rig.fs.logs() == [b""]
+    assert (rig.fs.logs(), rig.journal.paths) == ([], [])
     rig.fs.space = None
     assert rig.journal.write(now=True)
     assert rig.fs.logs()[0].startswith(FILE_HEADER)
     assert [item.kind for item in read(rig.fs.logs()[0])] == ["header", "run"]
+
+
+def test_a_process_killed_at_any_call_leaves_no_log_without_its_run():
+    """An empty log, or one with half an opening, would fail the sync of the folder for ever: there is none to see."""
+
+    class Killed(BaseException):
+        pass
+
+    whole = 0
+    for number in itertools.count():
+        rig = Rig()
+        calls = itertools.count()
+
+        def kill(_operation, number=number, calls=calls):
+            if next(calls) == number:
+                raise Killed
+
+        rig.fs.before = kill
+        try:
+            rig.journal.open()
+            rig.write(1, 2)
+            break
+        except Killed:
+            for log in rig.fs.logs():
+                assert [item.kind for item in read(log)][:2] == ["header", "run"]
+                whole += 1
+
+    assert whole >= 2
+    assert set(rig.fs.links) == {PLACE.folder / "latest-run"}
+
+
+def test_a_log_that_cannot_get_its_name_is_tried_again():
+    """A rename that fails costs nothing but the time until the next attempt."""
+    rig = Rig()
+    rig.fs.fail["name"] = errno.EIO
+
+    assert not rig.write(1, 2)
+    assert (rig.fs.logs(), len(rig.warnings)) == ([], 1)
+    del rig.fs.fail["name"]
+    assert rig.journal.write(now=True)
+    assert [numbers(log) for log in rig.fs.logs()] == [[1, 2]]
+
+
+def test_what_a_full_disk_took_of_the_first_batch_can_be_read():
+    """The opening and some rows fit: the log has them, and its name."""
+    rig = Rig(space=400)
+
+    assert not rig.write(*range(50))
+    (log,) = rig.fs.logs()
+    assert 1 < len(numbers(log)) < 50
+    assert rig.journal.paths[0].suffix == ".wandb"
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])

@@ -364,3 +364,22 @@ print(json.dumps([report.rows_written, report.rows_dropped]))
     assert f"{dropped} rows did not make it" in err
     assert [row["n"] for row in state.rows] == list(range(written))
     assert written * 500 > 140 * 1024  # more than fitted before space came back
+
+
+def test_every_run_of_a_process_ends_with_it(tmp_path):
+    """Several runs at once: the end of one does not hide the next."""
+    code = """
+import runferry, sys
+runs = [runferry.init(dir=sys.argv[1], id=str(number), reinit="create_new",
+                      settings={"silent": True, "disable_stats": True, "disable_meta": True}) for number in range(4)]
+for run in runs:
+    run.log({"a": 1})
+if len(sys.argv) > 2:
+    import os, signal
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+    for arguments, expected in ([(), 0], [("kill",), 128 + signal.SIGTERM]):
+        folder = tmp_path / str(expected)
+        start(folder, code, *arguments).communicate(timeout=60)
+
+        assert [fold(log).exit_code for log in folder.rglob("*.wandb")] == [expected] * 4

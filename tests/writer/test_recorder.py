@@ -290,7 +290,7 @@ def test_the_end_is_summary_then_exit():
 
 def test_a_row_beyond_the_formats_limit_is_left_out(monkeypatch):
     """Readers stop collecting at a cap; such a row is named and counted, and the next one goes on."""
-    monkeypatch.setattr("runferry.writer.recorder.MAX_RECORD_SIZE", 2000)
+    monkeypatch.setattr("runferry.writer.recorder.MAX_BODY_BYTES", 1000)
     rig = Rig()
     rig.log({"a": "x" * 2000})
     rig.log({"a": "y"})

@@ -245,6 +245,131 @@ def test_bad_data_never_raises(begin, state):
     assert [sum(word in warning for warning in warnings) for word in ("bad", "dict", "five", "y ")] == [1, 1, 1, 1]
 
 
+def test_names_that_are_no_text(begin, state):
+    """They stand as their text, whatever the values beside them are."""
+    run = begin()
+    run.log({5: 1, ("a", "b"): 2, None: 3, True: 4, b"x": 5})
+    run.log({5: [1], ("a", "b"): 2})
+    found = state(*run.finish().paths)
+
+    assert logged(found) == [{"5": 1, "('a', 'b')": 2, "None": 3, "True": 4, "b'x'": 5}, {"5": [1], "('a', 'b')": 2}]
+
+
+def test_steps_that_raise_or_have_no_end(begin, state):
+    """The row is there, at the next step."""
+
+    class Step:
+        def __index__(self):
+            raise RuntimeError("no step")
+
+        __int__ = __repr__ = __index__
+
+    run = begin(warn=lambda text: None)
+    for step in (Step(), 10**5000, math.nan, math.inf, "x"):
+        run.log({"a": 1}, step=step)
+    found = state(*run.finish().paths)
+
+    assert [row["_step"] for row in found.rows] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("given", "recorded"), [(None, 0), (3, 3), ("abc", 1), (10**30, 1), (-9, -9), (True, 1)])
+def test_any_exit_code_is_recorded(begin, state, given, recorded):
+    """A run that has ended says so, whatever code it was given."""
+    run = begin()
+
+    assert state(*run.finish(given).paths).exit_code == recorded
+
+
+def test_a_config_that_holds_itself(begin, state, monkeypatch):
+    """It costs its own key only; so does one that is too large for the record of the run."""
+    monkeypatch.setattr("runferry.writer.run._MAX_CONFIG_VALUE_BYTES", 2**20)
+    config = {"lr": 0.1}
+    config["again"] = config
+    warnings = []
+    run = begin(config, warn=warnings.append)
+    run.config["big"] = "x " * 2**20
+    run.config["after"] = 1
+    found = state(*run.finish().paths)
+
+    assert (found.config["lr"], found.config["after"], found.config["big"]) == (0.1, 1, None)
+    assert "config big is left out: 2 MiB of JSON" in warnings[0]
+
+
+def test_an_alert_for_ever(begin, state):
+    """A silence without end is a large number; text is made of whatever it is told."""
+    run = begin()
+    run.alert(None, 5, wait_duration=math.inf)
+    (alert,) = state(*run.finish().paths).alerts
+
+    assert (alert.title, alert.text) == ("None", "5")
+
+
+def test_rows_that_no_record_can_be_made_of_are_counted(begin, monkeypatch):
+    """Nothing is lost without a word."""
+    monkeypatch.setattr("runferry.writer.history.HistoryEncoder.encode", lambda *_: 1 / 0)
+    warnings = []
+    run = begin(warn=warnings.append)
+    run.log({"a": 1})
+    run.log({"a": 2})
+    report = run.finish()
+
+    assert (report.rows_written, report.rows_dropped, report.complete) == (0, 2, False)
+    assert "ZeroDivisionError" in warnings[0]
+
+
+def test_console_output_that_comes_faster_than_it_is_written(begin, monkeypatch):
+    """While the disk hangs it waits for room once, then is dropped and counted: the memory is bounded."""
+    hold = threading.Event()
+    fs = FaultFS()
+    run = begin(fs=fs, warn=lambda text: None)
+    fs.before = lambda operation: operation == "write" and hold.wait(30)
+    monkeypatch.setattr("runferry.writer.run._MAX_CONSOLE_WAITING", 20)
+    for _ in range(200):
+        run.console("stdout", "x\n")
+    hold.set()
+    report = run.finish()
+
+    assert report.others_dropped >= 150
+    assert report.complete
+
+
+def test_much_console_output_leaves_in_batches(begin, state):
+    """What waits in memory is a batch, not all that a drain found, or a quick command would fill the queue's bound."""
+    fs = FaultFS()
+    run = begin(fs=fs)
+    before = fs.calls.count("write")
+    run._pump.submit(lambda recorder: [recorder.record(b"\x6a\x00" * 50_000, bulk=True) for _ in range(100)])
+    run.flush()
+
+    assert fs.calls.count("write") - before >= 8
+
+
+def test_questions_during_the_last_drain_are_answered(begin):
+    """Who asks or waits while a run ends on a slow disk does not wait for what never comes."""
+    fs = FaultFS()
+    run = begin(fs=fs)
+    run.log({"a": 1})
+    answers = []
+
+    def ask():
+        answers.append(run.summary.get("a"))
+        answers.append(run._pump.barrier(sync=True))
+
+    thread = threading.Thread(target=ask)
+
+    def closing(operation):
+        if operation == "close" and not answers and not thread.is_alive():
+            thread.start()
+            while not run._queue:
+                pass
+
+    fs.before = closing
+    run.finish()
+    thread.join(5)
+
+    assert answers == [1, False]
+
+
 def test_strict_raises_for_data(begin):
     """On request a bad value is an error at its call."""
     run = begin(strict=True)

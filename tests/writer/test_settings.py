@@ -70,7 +70,7 @@ def test_the_peers_names_for_settings_are_understood():
 )
 def test_ids_that_no_backend_or_disk_takes(run_id):
     """Separators, dot names, NUL, outer blanks, line ends."""
-    with pytest.raises(SettingsError, match="run id"):
+    with pytest.raises(SettingsError, match="run_id="):
         resolve(Settings(run_id=run_id), None, {})
 
 
@@ -84,12 +84,27 @@ def test_ids_that_no_backend_or_disk_takes(run_id):
         ({"sample_interval": 0.01}, {}),
         ({}, {"RUNFERRY_DURABILITY": "x"}),
         ({}, {"RUNFERRY_SAMPLE_INTERVAL": "soon"}),
+        ({}, {"WANDB_RUN_ID": "a/b"}),
+        ({"sample_interval": "nan"}, {}),
+        ({"tags": 5}, {}),
+        ({"dir": "a\0b"}, {}),
+        ({"dir": 5}, {}),
     ],
 )
 def test_values_that_a_setting_cannot_have(given, environ):
-    """The error names the setting."""
-    with pytest.raises(SettingsError, match=r"mode|durability|dir_prefix|ranks|sample_interval|RUNFERRY"):
+    """The error names the setting, or the variable that it came from."""
+    (source,) = [*given, *environ]
+    with pytest.raises(SettingsError, match=f"^{source}="):
         resolve(Settings(**given), None, environ)
+
+
+def test_values_that_are_nearly_right():
+    """Text for switches and numbers, numbers for text, one tag for a list; an empty variable is none."""
+    given = Settings(strict="no", sample_interval="2", name=5, tags="one", resume=0)
+    found = resolve(given, None, {"WANDB_TAGS": "", "WANDB_NAME": "", "RUNFERRY_SILENT": "yes"})
+
+    assert (found.strict, found.sample_interval, found.name, found.tags) == (False, 2.0, "5", ("one",))
+    assert (found.resume, found.silent) == (False, True)
 
 
 def test_random_ids():
@@ -115,6 +130,7 @@ def test_random_ids():
         ({"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_LOCAL_RANK": "1"}, Rank(1, 1), Role.NONE),
         ({"RANK": "0", "LOCAL_RANK": "0", "SLURM_PROCID": "7", "SLURM_LOCALID": "7"}, Rank(0, 0), Role.FULL),
         ({"RANK": "", "SLURM_PROCID": "x"}, Rank(0, 0), Role.FULL),
+        ({"RANK": "²"}, Rank(0, 0), Role.FULL),
     ],
 )
 def test_ranks(environ, rank, role):

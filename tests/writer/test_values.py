@@ -188,3 +188,68 @@ def test_a_list_is_copied():
 def test_a_config_describes_what_it_cannot_hold():
     """Functions and objects in a config stand as text."""
     assert described({"f": math.sin, "k": [object, 1]}) == {"f": "sin", "k": ["object", 1]}
+
+
+class Hostile:
+    """Raises whatever it is asked."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+
+    def __str__(self):
+        raise RuntimeError("str")
+
+
+class RaisingFloat(float):
+    def __float__(self):
+        raise RuntimeError("float")
+
+
+class RaisingMapping(dict):
+    def items(self):
+        raise RuntimeError("items")
+
+
+def endless(kind):
+    """A dict or list that holds itself twice: walking it by depth alone would take 2**depth steps."""
+    value = kind()
+    if kind is dict:
+        value.update(a=value, b=value)
+    else:
+        value.extend([value, value])
+    return value
+
+
+HOSTILE = {
+    "all": Hostile,
+    "float": lambda: RaisingFloat(1),
+    "mapping": lambda: RaisingMapping(a=1),
+    "dict": lambda: endless(dict),
+    "list": lambda: endless(list),
+}
+
+
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
+def test_values_that_raise_cost_their_own_key_only(make):
+    """Whatever a foreign type does when it is asked, and however deep it nests."""
+    value = make()
+    dropped = {}
+
+    assert flatten({"bad": value, "good": 1, "in": {"bad": [value], "good": 2}}, dropped) == {
+        "good": 1,
+        ("in", "good"): 2,
+    }
+    assert dropped
+    with pytest.raises(UnloggableError):
+        plain(value)
+    assert isinstance(described(value), str)
+    assert described([1, value])
+
+
+def test_a_row_that_raises_is_left_out():
+    """A mapping that does not tell its items, names that have no text."""
+    dropped = {}
+
+    assert flatten(RaisingMapping(a=1), dropped) == {}
+    assert flatten({int: 1, Hostile(): 2, "good": 3}, dropped) == {str(int): 1, "good": 3}
+    assert sorted(dropped) == ["?", "rest"]
