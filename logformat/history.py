@@ -24,7 +24,8 @@ TIMESTAMP: Path = ("_timestamp",)
 _ITEM, _STEP_FIELD, _KEY, _NESTED = 0x0A, 0x12, 0x0A, 0x12  # tags of single-byte fields
 _VALUE_JSON = b"\x82\x01"  # tag of field 16
 SHAPES_KEPT = 8_192
-"""Heads and shapes remembered; a log with more of them decodes them again, and memory stays bounded."""
+"""Keys and shapes remembered; a log with more of them decodes them again, and memory stays bounded."""
+_SHARED_KEYS = 512  # wider rows share no tuple: it would save them little
 
 _PLAIN_ITEMS = re.compile(
     rb"\n([\x00-\x7f])([\n\x12][^\x82]{1,120})\x82\x01([\x00-\x7f])"  # size of the item, its key, size of the value
@@ -33,14 +34,14 @@ _PLAIN_ITEMS = re.compile(
 ).findall
 
 _heads: dict[bytes, Path] = {}
-_shapes: dict[tuple[bytes, ...], tuple[Path, ...]] = {}
+_latest: dict[int, tuple[Path, ...]] = {}
 
 
 def decode_history(body: bytes) -> tuple[tuple[Path, ...], list[bytes]]:
     """The items of a HistoryRecord in their order: key paths, and the JSON text of each.
 
-    The tuple of paths is the same object for every row of the same keys, so that plans can be kept by it. A row
-    without `_step` item gets one from the record's step field, where it has that.
+    Rows of the same keys in the same order get the same tuple of paths, so that a plan can be kept by it, unless rows of
+    as many other keys lie between them. A row without `_step` item gets one from the record's step field, where it has that.
 
     Raises:
         WireError: the bytes are no history record.
@@ -85,12 +86,10 @@ def _plain_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | Non
     end = sum(size) + 2 * len(size)
     if body[end : end + 1] == b"\n":
         return None
-    paths = _shapes.get(heads)
-    if paths is None:
-        known = [_heads.get(head) for head in heads]
-        if None in known:
-            return None
-        paths = _remember(heads, known)  # type: ignore[arg-type]
+    try:
+        paths = _shared(tuple(map(_heads.__getitem__, heads)))
+    except KeyError:
+        return None
     return paths, list(values), end
 
 
@@ -127,15 +126,18 @@ def _walk_items(body: bytes) -> tuple[tuple[Path, ...], list[bytes], int] | None
             at = stop
     except IndexError:
         return None
-    shape = tuple(heads)
-    return _shapes.get(shape) or _remember(shape, [_path(head) for head in heads]), values, at
+    return _shared(tuple(map(_path, heads))), values, at
 
 
-def _remember(heads: tuple[bytes, ...], paths: list[Path]) -> tuple[Path, ...]:
-    """`paths` as the one object that all rows of these keys share."""
-    if len(_shapes) >= SHAPES_KEPT:
-        _shapes.clear()
-    return _shapes.setdefault(heads, tuple(paths))
+def _shared(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The tuple that the latest row of so many keys had, if it is the same."""
+    count = len(paths)
+    latest = _latest.get(count)
+    if paths == latest:
+        return latest
+    if count <= _SHARED_KEYS:
+        _latest[count] = paths
+    return paths
 
 
 def _path(head: bytes) -> Path:

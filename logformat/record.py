@@ -105,7 +105,11 @@ def parse_record(payload: bytes, offset: int, end: int) -> Record:
             if known is not None:
                 size, at = payload[at + 1], at + 2
                 if size > 0x7F:
-                    size, at = read_varint(payload, at - 1)
+                    more = payload[at]
+                    if more > 0x7F:
+                        size, at = read_varint(payload, at - 1)
+                    else:
+                        size, at = size & 0x7F | more << 7, at + 1
                 if at + size == len(payload):
                     return Record(offset, end, payload, num, known, at, at + size)
     except IndexError:

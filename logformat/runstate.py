@@ -11,7 +11,7 @@ from typing import Any
 
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
-from .history import RUNTIME, SHAPES_KEPT, STEP, TIMESTAMP, Path, decode_history, decode_items
+from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
@@ -120,7 +120,8 @@ class RunState:
         self._folds = MetricSummaries()
         self._metric_index: dict[tuple[str, str], int] = {}
         self._streams = {name: LineAssembler(name) for name in ("stdout", "stderr")}
-        self._plans: dict[tuple[Path, ...], tuple[int, int, int]] = {}
+        self._row_paths: tuple[Path, ...] = ()
+        self._row_places = (-1, -1, -1)  # where rows of those paths hold their step, time and runtime
         self._handlers = {
             "history": self._history,
             "run": self._run,
@@ -156,6 +157,11 @@ class RunState:
         except ValueError:  # WireError is one
             self.bad_records += 1
             self.gaps.append(Gap(item.offset, item.end - item.offset, GapReason.BAD_PROTO, 1))
+
+    def add_row(self, paths: tuple[Path, ...], texts: list[bytes], *, overwritten: bool = False) -> None:
+        """As `add`, for a row that the caller has decoded. One that is `overwritten` leaves nothing in the summary."""
+        self.counts["history"] += 1
+        self._row(paths, texts, overwritten=overwritten)
 
     def add_all(self, items: Iterable[Record | Gap]) -> RunState:
         """Add each of `items`; returns itself, so that `RunState().add_all(read_records(path))` reads well."""
@@ -209,13 +215,13 @@ class RunState:
     # -- one method per kind of record -------------------------------------------------------------------------------
 
     def _history(self, record: Record) -> None:
-        paths, texts = decode_history(record.body)
-        plan = self._plans.get(paths)
-        if plan is None:
-            if len(self._plans) >= SHAPES_KEPT:
-                self._plans.clear()
-            plan = self._plans[paths] = (_index(paths, STEP), _index(paths, TIMESTAMP), _index(paths, RUNTIME))
-        step, timestamp, runtime = plan
+        self._row(*decode_history(record.body))
+
+    def _row(self, paths: tuple[Path, ...], texts: list[bytes], *, overwritten: bool = False) -> None:
+        if paths is not self._row_paths:
+            self._row_paths = paths
+            self._row_places = (_index(paths, STEP), _index(paths, TIMESTAMP), _index(paths, RUNTIME))
+        step, timestamp, runtime = self._row_places
         self.row_count += 1
         if step >= 0 and _STEP_TEXT.fullmatch(texts[step]):
             self.last_step = int(texts[step])
@@ -227,6 +233,8 @@ class RunState:
                 self.last_runtime = max(self.last_runtime, seconds)
         if self._keep:
             self.rows.append(row_of(paths, texts))
+        if overwritten:
+            return
         if step >= 0 and texts[step] == self._summary_step:
             # The summary record before it says what the row made.
             self._folds.apply(paths, texts, None)
@@ -290,18 +298,21 @@ class RunState:
     def _summary_record(self, record: Record) -> None:
         body = record.body
         items = decode_items(body)
-        if items is not None and items[2] == len(body) and STEP not in items[0]:
-            self._summary.update(items[0], items[1], nulls=True)
+        if items is not None and items[2] == len(body):
+            self._update_summary(items[0], items[1])
             return
         change = record.message()
-        for item in change.update:
-            path, text = tuple(item.nested_key) or (item.key,), item.value_json.encode()
-            if path == STEP:  # the step of the summary is that of the last row; this one says up to where it was folded
-                self._summary_step = text
-            else:
-                self._summary.set(path, text)
+        paths = tuple(tuple(item.nested_key) or (item.key,) for item in change.update)
+        self._update_summary(paths, [item.value_json.encode() for item in change.update])
         for item in change.remove:
             self._summary.remove(tuple(item.nested_key) or (item.key,))
+
+    def _update_summary(self, paths: tuple[Path, ...], texts: list[bytes]) -> None:
+        while STEP in paths:  # the step of the summary is that of the last row; this one says up to where it was folded
+            at = paths.index(STEP)
+            self._summary_step = texts.pop(at)
+            paths = paths[:at] + paths[at + 1 :]
+        self._summary.update(paths, texts, nulls=True)
 
     def _stats(self, record: Record) -> None:
         stats = record.message()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from .constants import MAX_NESTING
@@ -24,27 +23,19 @@ class Summary:
 
     def __init__(self) -> None:
         self._leaves: dict[Path, bytes] = {}
-        self._admitted: set[tuple[Path, ...]] = set()  # shapes of rows all of whose paths are leaves
         self._inner: set[Path] = set()  # paths that leaves lie or lay below
 
     def update(self, paths: tuple[Path, ...], texts: list[bytes], *, nulls: bool = False) -> None:
         """Set many leaves; a null sets nothing unless told, as a row's null says nothing about the metric."""
-        if paths not in self._admitted:
+        leaves = self._leaves
+        if not all(map(leaves.__contains__, paths)):
             for path, text in zip(paths, texts, strict=True):
                 if nulls or text != b"null":
                     self.set(path, text)
-            if all(path in self._leaves for path in paths):
-                if len(self._admitted) >= SHAPES_KEPT:
-                    self._admitted.clear()
-                self._admitted.add(paths)
-            return
-        if not nulls and b"null" in texts:
-            pairs: Iterable[tuple[Path, bytes]] = (
-                pair for pair in zip(paths, texts, strict=True) if pair[1] != b"null"
-            )
+        elif nulls or b"null" not in texts:
+            leaves.update(zip(paths, texts, strict=True))
         else:
-            pairs = zip(paths, texts, strict=True)
-        self._leaves.update(pairs)
+            leaves.update(pair for pair in zip(paths, texts, strict=True) if pair[1] != b"null")
 
     def set(self, path: Path, text: bytes) -> None:
         """Set one leaf to any JSON, null included; one deeper than `MAX_NESTING` is left out."""
@@ -58,8 +49,7 @@ class Summary:
         if len(path) > MAX_NESTING:
             return
         self._make_room(path)
-        if self._leaves.pop(path, None) is not None:
-            self._admitted.clear()
+        self._leaves.pop(path, None)
 
     def leaves(self) -> dict[Path, bytes]:
         """The JSON text of each path; a view that later updates change."""
@@ -88,11 +78,9 @@ class Summary:
             self._inner.add(path[:depth])
             above = leaves.pop(path[:depth], None)
             if above is not None:
-                self._admitted.clear()
                 self._open(path[:depth], above)
         if path in self._inner:
             self._inner.remove(path)
-            self._admitted.clear()
             for other in [other for other in leaves if len(other) > len(path) and other[: len(path)] == path]:
                 del leaves[other]
 

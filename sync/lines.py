@@ -7,6 +7,7 @@ record. A row is spliced from the log's own JSON texts, so no number is parsed a
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -25,7 +26,7 @@ MAX_CONSOLE_LINE = 4096
 """Characters of a console line that servers keep."""
 
 _STEP: Path = ("_step",)
-_KEPT_PLANS = 65_536
+_KEPT_PLANS = 1_024  # of rows with nested keys; flat ones are made as quickly as found
 
 
 class RowPlan:
@@ -38,6 +39,26 @@ class RowPlan:
     __slots__ = ("_order", "_parts", "_tangled", "step")
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
+        self._tangled: tuple[Path, ...] | None = None
+        self._order: list[int] | None = None
+        if _is_flat(paths):
+            fixed = [_member(*path) for path in paths]
+            fixed[0] = b"{" + fixed[0][1:]
+            fixed.append(b"}")
+            self.step = paths.index(_STEP) if _STEP in paths else -1
+            """Index of the value of `_step`; -1 where the row has none."""
+        else:
+            fixed = self._nest(paths)
+        self._parts = [b""] * (2 * len(fixed) - 1)
+        self._parts[::2] = fixed
+
+    @property
+    def nests(self) -> bool:
+        """Whether it took some work to find out, so that the plan is worth keeping."""
+        return self._order is not None
+
+    def _nest(self, paths: tuple[Path, ...]) -> list[bytes]:
+        """The fixed bytes of rows whose keys nest or come twice, and the order of their values."""
         tree: dict[str, Any] = {}
         for index, path in enumerate(paths):
             node = tree
@@ -49,15 +70,14 @@ class RowPlan:
             node.pop(path[-1], None)
             node[path[-1]] = index
         prefixes = {path[:depth] for path in paths for depth in range(1, len(path))}
-        self._tangled = paths if any(path in prefixes for path in paths) else None
+        if any(path in prefixes for path in paths):
+            self._tangled = paths
         fixed = [b""]
         order: list[int] = []
         _render(tree, fixed, order)
-        self._parts = [b""] * (2 * len(order) + 1)
-        self._parts[::2] = fixed
-        self._order = None if order == list(range(len(paths))) else order
+        self._order = order
         self.step = next((index for index in order if paths[index] == _STEP), -1)
-        """Index of the value of `_step`; -1 where the row has none."""
+        return fixed
 
     def line(self, values: list[bytes]) -> bytes:
         """The line of a row with these values, in the order of the plan's paths."""
@@ -66,6 +86,17 @@ class RowPlan:
         parts = self._parts.copy()
         parts[1::2] = values if self._order is None else [values[index] for index in self._order]
         return b"".join(parts)
+
+
+def _is_flat(paths: tuple[Path, ...]) -> bool:
+    """Whether there are keys, all of one level and all different."""
+    return set(map(len, paths)) == {1} and len(set(paths)) == len(paths)
+
+
+@lru_cache(8192)
+def _member(key: str) -> bytes:
+    """What stands before a value behind the first one."""
+    return b"," + orjson.dumps(key) + b":"
 
 
 def _render(node: dict[str, Any], fixed: list[bytes], order: list[int]) -> None:
@@ -85,7 +116,7 @@ class Rows:
 
     def __init__(self, step_shift: int = 0) -> None:
         self._shift = step_shift
-        self._plans: dict[tuple[Path, ...], RowPlan] = {}
+        self._nested: dict[tuple[Path, ...], RowPlan] = {}
         self._last_paths: tuple[Path, ...] = ()
         self._last_plan = RowPlan(())
         self._last_step = -1
@@ -122,11 +153,13 @@ class Rows:
         return line.decode()
 
     def _plan(self, paths: tuple[Path, ...]) -> RowPlan:
-        plan = self._plans.get(paths)
+        plan = self._nested.get(paths) if self._nested else None
         if plan is None:
-            if len(self._plans) >= _KEPT_PLANS:
-                self._plans.clear()
-            plan = self._plans[paths] = RowPlan(paths)
+            plan = RowPlan(paths)
+            if plan.nests:
+                if len(self._nested) >= _KEPT_PLANS:
+                    self._nested.clear()
+                self._nested[paths] = plan
         self._last_paths, self._last_plan = paths, plan
         return plan
 

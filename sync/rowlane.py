@@ -132,9 +132,8 @@ class RowLane:
         try:
             if record.kind == "history":
                 return self._row(record, rows, seen, sent)
-            if record.kind == "summary" and self._fold is not None and self.state is not None:
-                self._fold.flush()
-                self.state.add(record)
+            if record.kind == "summary" and self._fold is not None:
+                self._fold.summary(record)
                 return []
             if record.kind == "stats":
                 line = event_line(record, self.facts.start_ns)
@@ -161,7 +160,7 @@ class RowLane:
                 self.state.add(record)  # which notes the gap
             return []
         if self._fold is not None:
-            self._fold.add(record, paths, values)
+            self._fold.row(paths, values)
         seen.history += 1
         if seen.history <= sent.history:
             rows.skip(paths, values)

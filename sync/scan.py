@@ -56,24 +56,39 @@ class NeedsFold(Exception):  # noqa: N818 - a verdict on the log, not an error
 
 
 class RowFold:
-    """Rows into a run's state. A row whose keys the next row sets all anew leaves no trace, so it is not folded."""
+    """Rows and summary records into the state of a run that defines no metrics.
+
+    A row whose keys the next row sets all anew leaves no trace in the summary, so it is only counted. Once a summary
+    record has come, every row is folded: it is for the state to say which rows that record speaks for.
+    """
 
     def __init__(self, state: RunState) -> None:
         self._state = state
-        self._pending: Record | None = None
-        self._paths: tuple[tuple[str, ...], ...] | None = None
+        self._held: list[bytes] | None = None
+        self._paths: tuple[tuple[str, ...], ...] = ()
+        self._holds = True
 
-    def add(self, record: Record, paths: tuple[tuple[str, ...], ...], values: list[bytes]) -> None:
-        """Take the next row into account. Not for runs that define metrics."""
-        if self._pending is not None and (paths is not self._paths or b"null" in values):
-            self._state.add(self._pending)
-        self._pending, self._paths = record, paths
+    def row(self, paths: tuple[tuple[str, ...], ...], values: list[bytes]) -> None:
+        """Take the next row into account."""
+        if not self._holds:
+            self._state.add_row(paths, values)
+            return
+        if self._held is not None:
+            overwritten = paths is self._paths and b"null" not in values
+            self._state.add_row(self._paths, self._held, overwritten=overwritten)
+        self._paths, self._held = paths, values.copy()
+
+    def summary(self, record: Record) -> None:
+        """Take a summary record into account."""
+        self.flush()
+        self._holds = False
+        self._state.add(record)
 
     def flush(self) -> None:
-        """Fold the row that is held back: something else than a row comes next."""
-        if self._pending is not None:
-            self._state.add(self._pending)
-        self._pending = None
+        """Fold the row that is held back: no other one comes next."""
+        if self._held is not None:
+            self._state.add_row(self._paths, self._held)
+        self._held = None
 
 
 def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: bool = True) -> Facts:

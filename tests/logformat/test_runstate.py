@@ -211,17 +211,6 @@ def test_environments_merge_and_lists_replace():
     assert (environment.os, list(environment.args), environment.cpu_count) == ("Linux", ["a", "b"], 8)
 
 
-def test_a_summary_of_many_shapes_stays_bounded(monkeypatch):
-    """What is remembered of shapes has a cap; what they said has not."""
-    monkeypatch.setattr("runferry.logformat.summary.SHAPES_KEPT", 4)
-    summary = Summary()
-    for i in range(20):
-        summary.update(((f"k{i}",),), [b"%d" % i])
-
-    assert summary.tree() == {f"k{i}": i for i in range(20)}
-    assert len(summary._admitted) <= 4
-
-
 def test_a_definition_counts_for_rows_behind_it():
     """Rows of the same keys were folded without it before."""
     log = Log().metric("other", "max").row(0, x="3").metric("x", "min").row(1, x="4").row(2, x="5")
