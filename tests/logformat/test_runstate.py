@@ -7,7 +7,6 @@ import math
 
 import pytest
 from runferry.logformat import Gap, GapReason, RunState, load, messages
-from runferry.logformat.summary import Summary
 from support.frames import log_of
 
 
