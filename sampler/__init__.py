@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .once import sample_once
     from .probe import Probe, ProbeUnavailableError, Tier
     from .redact import is_secret_name, redact_argv, redact_text
+    from .registry import load_modules
     from .settings import SamplerSettings
 
 _WHERE = {
@@ -30,6 +31,7 @@ _WHERE = {
     "execution_context": ".environment",
     "hardware": ".environment",
     "is_secret_name": ".redact",
+    "load_modules": ".registry",
     "redact_argv": ".redact",
     "redact_text": ".redact",
     "sample_once": ".once",
@@ -45,6 +47,7 @@ __all__ = [
     "execution_context",
     "hardware",
     "is_secret_name",
+    "load_modules",
     "redact_argv",
     "redact_text",
     "sample_once",

@@ -52,6 +52,8 @@ class Sampler:
         self._silent = False  # nothing is emitted once `stop` has returned
         self._thread: threading.Thread | None = None
         self._inert = False
+        self.loading = False
+        """Whether the thread may be importing the probes of other packages: not a moment to fork."""
         _alive.add(self)
 
     def _pass_on(self, sample: Sample) -> None:
@@ -62,6 +64,7 @@ class Sampler:
         """Start the thread and return at once; the first sample follows within about 0.1 s. May be called twice."""
         if self._inert or self._thread is not None or self._stopping.is_set():
             return
+        self.loading = True
         self._thread = threading.Thread(target=self._run, name="runferry-sampler", daemon=True)
         self._thread.start()
 
@@ -86,6 +89,7 @@ class Sampler:
             self._engine.open()
             self._engine.tick(grace=SHORT_GRACE)
             self._engine.open_third_party()
+            self.loading = False
             if self._engine.settle(min(self._interval / 2, DEVICES_WITHIN)) and not self._stopping.is_set():
                 self._engine.tick()
             while True:
@@ -97,6 +101,7 @@ class Sampler:
         except Exception as error:  # a fault of ours must not show as a traceback in the middle of a training
             self._warn(f"sampling has ended: {error!r}")
         finally:
+            self.loading = False
             self._engine.close(STOP_WITHIN * 0.5)
 
     def _become_inert(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import registry
 from .clock import Clock
@@ -23,12 +22,11 @@ LEAST_CLOSE = 0.05  # s, for each probe, however long the others took
 SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """One record of system metrics: wall clock (ns since 1970, UTC) and finite numbers, sorted by key."""
 
     timestamp_ns: int
-    values: dict[str, int | float] = field(default_factory=dict)
+    values: dict[str, int | float]
 
 
 class Engine:

@@ -57,6 +57,17 @@ def _below(path: Path | None, folder: Path | None) -> str | None:
         return None
 
 
+def _system() -> str:
+    """As `platform.platform(aliased=True)`, which starts the command `uname` to find out."""
+    if not hasattr(os, "uname"):
+        return platform.platform(aliased=True)
+    host = os.uname()
+    if host.sysname == "Darwin":
+        return f"macOS-{platform.mac_ver()[0]}-{host.machine}"
+    library = "".join(platform.libc_ver())
+    return f"{host.sysname}-{host.release}-{host.machine}" + (f"-with-{library}" if library else "")
+
+
 def slurm(environ: Mapping[str, str]) -> dict[str, str]:
     """`SLURM_*` variables by lower-case suffix; credentials (SLURM_JWT) are left out, others redacted."""
     return {
@@ -95,7 +106,7 @@ def execution_context(
     local = _below(program, folder.resolve())
     return _known(
         {
-            "os": platform.platform(aliased=True),
+            "os": _system(),
             "python": f"{platform.python_implementation()} {platform.python_version()}",
             "started_at": time.time_ns() if started_at_ns is None else started_at_ns,
             "args": redact_argv(argv[1:]).args,

@@ -36,4 +36,4 @@ def sample_once(
         engine.tick(grace=ANSWER_WITHIN)
     finally:
         engine.close(1.0)
-    return samples[-1] if samples else Sample(clock.time_ns())
+    return samples[-1] if samples else Sample(clock.time_ns(), {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator
 
 from .probe import Probe
@@ -29,6 +30,19 @@ def load(reference: str, package: str | None = __package__) -> type[Probe]:
     return found
 
 
+def load_modules() -> None:
+    """Import what the threads of a sampler would import later.
+
+    A module that one thread imports while another forks stays locked in the child for ever.
+    """
+    importlib.import_module("importlib.metadata")
+    importlib.import_module(".supervisor", __package__)
+    if os.name == "posix":
+        importlib.import_module("pwd")  # for the user's name
+    for reference in BUILT_IN.values():
+        load(reference)
+
+
 def chosen(settings: SamplerSettings, name: str) -> bool:
     """Whether the settings let probe `name` run."""
     return (settings.probes is None or name in settings.probes) and name not in settings.skip_probes
@@ -42,10 +56,14 @@ def built_in(settings: SamplerSettings) -> Iterator[Probe]:
 
 
 def third_party(settings: SamplerSettings, warn: Callable[[str], None]) -> Iterator[Probe]:
-    """Probes of installed packages. One that cannot be loaded, or takes a name of ours, is named in a warning."""
+    """Probes of installed packages. One that cannot be loaded, takes a name of ours, or is not there: a warning."""
     from importlib.metadata import entry_points  # slow: read after the first sample
 
-    for entry in entry_points(group=ENTRY_POINTS):
+    entries = entry_points(group=ENTRY_POINTS)
+    known = {*BUILT_IN, *(entry.name for entry in entries)}
+    for name in sorted({*(settings.probes or ()), *settings.skip_probes} - known):
+        warn(f"there is no probe {name!r}; there are {', '.join(sorted(known))}")
+    for entry in entries:
         if entry.name in BUILT_IN:
             warn(f"probe {entry.name!r} of {entry.value} is not used: the name is taken")
         elif chosen(settings, entry.name):

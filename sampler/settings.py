@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 LEAST_INTERVAL = 0.1  # s; below it the sampler would disturb what it measures
+LONGEST_INTERVAL = 1e6  # s, 11 days; waits have a limit
 DEFAULT_INTERVAL = 15.0  # s
 
 
@@ -29,7 +30,7 @@ class SamplerSettings:
     """Settings of a `Sampler`; sequences may also be given as text (see `parse_list`).
 
     Attributes:
-        interval: seconds between samples, >= 0.1; else ValueError.
+        interval: seconds between samples, 0.1 to 1,000,000; else ValueError.
         pid: root of the process metrics (`cpu`, `proc.*`); this process unless given.
         process_tree: count the descendants of `pid` too. The sampler's own helper processes are never counted.
         disk_paths: each gets `disk.{path}.*`; the devices behind them get `disk.{device}.in|out`.
@@ -75,8 +76,10 @@ class SamplerSettings:
     def __post_init__(self) -> None:
         if not self.interval >= LEAST_INTERVAL:  # written so that NaN fails too
             raise ValueError(f"sampling interval {self.interval!r} s: cannot be less than {LEAST_INTERVAL} seconds")
-        if self.interval == float("inf"):
-            raise ValueError("sampling interval must be finite")
+        if self.interval > LONGEST_INTERVAL:
+            raise ValueError(
+                f"sampling interval {self.interval!r} s: cannot be more than {LONGEST_INTERVAL:.0f} seconds"
+            )
         if self.cpu_norm not in {"available", "physical"}:
             raise ValueError(f"cpu_norm {self.cpu_norm!r}: expected 'available' or 'physical'")
         for name in ("disk_paths", "probes", "skip_probes", "gpu_device_ids"):

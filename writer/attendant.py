@@ -41,14 +41,18 @@ class Attendant:
         self._sampler: Sampler | None = None
         self._stopping = False
         self._thread: threading.Thread | None = None
-        self.loading = False
-        """Whether the thread is still importing what it needs."""
+        self._importing = False
+
+    @property
+    def loading(self) -> bool:
+        """Whether a thread of this side is still importing what it needs."""
+        return self._importing or (self._sampler is not None and self._sampler.loading)
 
     def start(self) -> None:
         """Begin, unless the settings leave nothing to do."""
         if self._settings.disable_meta and self._settings.disable_stats:
             return
-        self.loading = True
+        self._importing = True
         self._thread = threading.Thread(target=self._run, name="runferry-attendant", daemon=True)
         self._thread.start()
 
@@ -64,24 +68,26 @@ class Attendant:
         try:
             self._attend()
         except Exception as error:  # a machine that cannot be described must not cost the run anything else
-            self._warn(f"no system metrics: {type(error).__name__}: {error}")
+            what = "no system metrics" if self._sampler is None else "no record of the machine"
+            self._warn(f"{what}: {type(error).__name__}: {error}")
         finally:
-            self.loading = False
+            self._importing = False
 
     def _attend(self) -> None:
-        import importlib.metadata  # noqa: F401 - the sampler's thread wants it next; here a fork waits for the import
         import uuid
 
-        from ..sampler import Sampler, SamplerSettings, execution_context, hardware
+        from ..sampler import Sampler, SamplerSettings, execution_context, hardware, load_modules
 
         settings = SamplerSettings(interval=self._settings.sample_interval, label=self._label or None, pid=self._pid)
-        if not self._settings.disable_stats:
+        load_modules()
+        if not self._settings.disable_stats and not self._stopping:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
             self._sampler.start()
         if not self._settings.disable_meta:
             writer_id = str(uuid.uuid4())
             context = execution_context(settings, argv=self._argv, started_at_ns=self._start_ns)
             self._record(records.environment(context, writer_id))
+            self._importing = False  # a fork need not wait for the drivers of devices
             self._record(records.environment(hardware(settings), writer_id))
 
     def _emit(self, sample: Sample) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -51,17 +50,17 @@ class Clock(Protocol):
         """Wait."""
 
 
-@dataclass
 class Tally:
     """What became of the rows."""
 
-    rows_written: int = 0
-    rows_dropped: int = 0
-    """Left out because the queue was full."""
-    others_dropped: int = 0
-    """Samples and console output left out for the same reason."""
-    rows_unsure: int = 0
-    """In a file whose sync failed, and too far back to be written again: on the device or not, nobody knows."""
+    def __init__(self) -> None:
+        self.rows_written = 0
+        self.rows_dropped = 0
+        """Left out because the queue was full."""
+        self.others_dropped = 0
+        """Samples and console output left out for the same reason."""
+        self.rows_unsure = 0
+        """In a file whose sync failed, and too far back to be written again: on the device or not, nobody knows."""
 
 
 class Journal:

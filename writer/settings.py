@@ -247,8 +247,8 @@ def _tuple(value: Any) -> tuple[str, ...]:
 
 def _interval(value: Any) -> float:
     seconds = float(value)
-    if not 0.1 <= seconds < float("inf"):  # NaN fails too
-        raise ValueError("is no number of seconds, at least 0.1")
+    if not 0.1 <= seconds <= 1e6:  # as the sampler has it; NaN fails too
+        raise ValueError("is no number of seconds from 0.1 to 1,000,000")
     return seconds
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import date, time
-from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -113,7 +112,8 @@ def _plain(value: Any, room: int) -> Any:
         return value.isoformat()
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
-    if isinstance(value, Decimal):
+    decimal = sys.modules.get("decimal")  # where there is a value of it, it is there
+    if decimal is not None and isinstance(value, decimal.Decimal):
         return str(value)
     if callable(getattr(value, "item", None)):
         return _array(value, room)

@@ -329,6 +329,9 @@ def test_probes_of_other_packages(monkeypatch):
     assert [type(probe) for probe in found] == [Fixed]
     assert len(warnings) == 2
     assert not list(registry.third_party(SamplerSettings(probes=("memory",)), warnings.append))
+    assert len(warnings) == 3  # cpu again: its name is taken
+    assert not list(registry.third_party(SamplerSettings(probes=("memroy",)), warnings.append))
+    assert "no probe 'memroy'" in warnings[3]
 
 
 def test_every_built_in_probe_loads_and_owns_its_prefixes():

@@ -13,9 +13,9 @@ from runferry.sampler.counter import Counter
 from runferry.sampler.keys import LONGEST_KEY, KeyTable
 
 
-@pytest.mark.parametrize("interval", [0.0999, 0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("interval", [0.0999, 0, -1, float("nan"), float("inf"), 1e20])
 def test_interval_below_the_least_is_refused(interval):
-    """An interval under 0.1 s, or one that is no finite number, is a ValueError at once."""
+    """An interval under 0.1 s, beyond what can be waited for, or that is no number, is a ValueError at once."""
     with pytest.raises(ValueError, match="interval"):
         SamplerSettings(interval=interval)
 

@@ -86,6 +86,7 @@ def test_ids_that_no_backend_or_disk_takes(run_id):
         ({}, {"RUNFERRY_SAMPLE_INTERVAL": "soon"}),
         ({}, {"WANDB_RUN_ID": "a/b"}),
         ({"sample_interval": "nan"}, {}),
+        ({"sample_interval": 1e20}, {}),
         ({"tags": 5}, {}),
         ({"dir": "a\0b"}, {}),
         ({"dir": 5}, {}),
