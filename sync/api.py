@@ -13,10 +13,12 @@ import orjson
 
 from . import graphql
 from .channel import Channel
-from .credentials import ApiKey
+from .credentials import ApiKey, origin_of
 from .errors import Permanent, Retryable
 from .pacer import Pacer, Pacers
 from .transport import Answer, Request
+
+_LONGEST_REASON = 500  # characters of a server's own words
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,10 @@ class Api:
 
     def stream(self, run: RemoteRun, body: bytes) -> None:
         """Post one `file_stream` body. Returns when the server has answered that it took it, with a whole answer."""
-        path = "/".join(quote(part, safe="") for part in (run.entity, run.project, run.run_id))
+        parts = (run.entity, run.project, run.run_id)
+        if not all(parts) or {".", ".."} & set(parts):
+            raise Permanent(f"{run} is no place at a server", status=200)
+        path = "/".join(quote(part, safe="") for part in parts)
         request = self._request("POST", f"{self.base_url}/files/{path}/file_stream", body)
         self._channel.call(request, self._lane(run.project), what=f"rows of {run.run_id}", read=_acknowledgement)
 
@@ -171,9 +176,10 @@ class Api:
         for item in files if isinstance(files, list) else []:
             if isinstance(item, dict) and item.get("name") in names:
                 url = item.get("uploadUrl")
-                urls[item["name"]] = urljoin(self.base_url + "/", url) if isinstance(url, str) and url else None
+                urls[item["name"]] = self._absolute(url) if isinstance(url, str) and url else None
         headers = {}
-        for line in _dig(data, "createRunFiles", "uploadHeaders") or []:
+        lines = _dig(data, "createRunFiles", "uploadHeaders")
+        for line in lines if isinstance(lines, list) else []:
             name, colon, value = str(line).partition(":")
             if colon:
                 headers[name.strip()] = value.strip()
@@ -183,11 +189,20 @@ class Api:
         self, name: str, url: str, headers: Mapping[str, str], open_file: Callable[[], BinaryIO], size: int
     ) -> None:
         """Put the bytes of the file `name` to its upload URL, which never sees the key."""
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise Permanent(f"{name}: the upload URL is not http(s)", status=200)
+        try:
+            origin_of(url)
+        except ValueError:
+            raise Permanent(f"{name}: the upload URL is not http(s)", status=200) from None
         request = Request("PUT", url, headers, open_file, size)
         lane = self._pacers.of(urlsplit(url).netloc.rpartition("@")[2], "")
         self._channel.call(request, lane, what=f"file {name}", read=lambda _: None)
+
+    def _absolute(self, url: str) -> str:
+        """`url` relative to the server; one that is no URL is left as it is, for `put` to refuse."""
+        try:
+            return urljoin(self.base_url + "/", url)
+        except ValueError:
+            return url
 
     def _graphql(
         self, operation: str, query: str, variables: object, project: str, *, retry_conflict: bool = False
@@ -228,7 +243,7 @@ def _graphql_data(answer: Answer, operation: str) -> Any:
         messages = [
             str(_dig(error, "message") or error) for error in (errors if isinstance(errors, list) else [errors])
         ]
-        raise Permanent(f"{operation}: {'; '.join(messages)}", status=answer.status)
+        raise Permanent(f"{operation}: {'; '.join(messages)[:_LONGEST_REASON]}", status=answer.status)
     return document.get("data")
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from .clock import Clock
 from .credentials import origin_of
 from .errors import AuthError, Conflict, OutOfTime, Permanent, RateLimited, Retryable, TooLarge
 from .pacer import Pacer, full_jitter
-from .ratelimit import Limits, read_limits
+from .ratelimit import MAX_WAIT_S, Limits, read_limits
 from .report import Paused, Reporter, Retrying
 from .transport import Answer, Request, Transport
 
@@ -54,13 +55,21 @@ class Channel:
     """Sends requests until they are answered, refused for good, or the budget is used up. Any thread may call it."""
 
     def __init__(
-        self, transport: Transport, *, clock: Clock, rng: random.Random, retry_for: float, reporter: Reporter
+        self,
+        transport: Transport,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        retry_for: float,
+        reporter: Reporter,
+        hide: Callable[[bytes], bytes] = lambda body: body,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._rng = rng
         self._retry_for = retry_for
         self._reporter = reporter
+        self._hide_in = hide
         self._lock = threading.Lock()
         self._silent_since: dict[tuple[str, str, int], float] = {}  # hosts that answer nothing useful
 
@@ -88,11 +97,12 @@ class Channel:
         first_refusal = 0.0
         while True:
             pacer.wait()
+            limits = Limits()
             try:
-                answer = self._transport.send(request)
+                answer = self._hide(self._transport.send(request))
                 limits = read_limits(answer.headers, self._clock.time())
                 if limits.clamped is not None:
-                    self._reporter(Paused(what, f"{limits.clamped} is absurd and cut", limits.reset or 0.0))
+                    self._reporter(Paused(what, f"{limits.clamped} is absurd and cut", MAX_WAIT_S))
                 raise_for_status(answer, what, limits)
                 result = read(answer)
             except RateLimited as error:
@@ -129,6 +139,10 @@ class Channel:
                 self._answered(request.url)
                 pacer.accepted(limits)
                 return result
+
+    def _hide(self, answer: Answer) -> Answer:
+        """The answer without the key, should the server (or a proxy before it) repeat what it was sent."""
+        return replace(answer, body=self._hide_in(answer.body))
 
     def _wait(self, what: str, reason: str, seconds: float, attempt: int) -> None:
         self._reporter(Retrying(what, reason, seconds, self._clock.time() + seconds, attempt))

@@ -35,6 +35,12 @@ class ApiKey:
             return None
         return "Basic " + base64.b64encode(f"api:{self._secret}".encode()).decode()
 
+    def hide(self, text: bytes) -> bytes:
+        """`text` without the key, in whichever form it was sent."""
+        for secret in (f"api:{self._secret}".encode(), self._secret.encode()):
+            text = text.replace(base64.b64encode(secret), b"***").replace(secret, b"***")
+        return text
+
     def __repr__(self) -> str:
         return f"ApiKey(from {self.source})"
 

@@ -18,6 +18,7 @@ from .places import write_durably
 
 VERSION = 1
 _MAX_SIZE = 64 * 1024 * 1024  # bytes; a cursor that is larger is none of ours
+_NO_COUNT = 1 << 63  # no log has so many lines or bytes, and no request can say so
 _EMPTY_PREFIX = hashlib.sha256(b"0").hexdigest()  # `prefix_hash` of no bytes
 _EDGE = 64 * 1024  # bytes at each end of the prefix that are hashed
 
@@ -176,7 +177,7 @@ def _from_json(document: Any) -> Cursor:
             for name, mark in document["files"].items()
         },
         dropped=[_text(item) for item in document["dropped"]],
-        exit_code=None if document["exit_code"] is None else int(document["exit_code"]),
+        exit_code=None if document["exit_code"] is None else _exit_code(document["exit_code"]),
         size=_count(document["size"]),
         complete=document["complete"] is True,
     )
@@ -197,6 +198,12 @@ def _maybe(value: Any) -> str | None:
 
 
 def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _NO_COUNT:
         raise TypeError("a count is missing")
+    return value
+
+
+def _exit_code(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _NO_COUNT:
+        raise TypeError("an exit code is no number")
     return value

@@ -96,7 +96,14 @@ def _replay_all(
     heartbeat = Heartbeat()
     uploads = ThreadPoolExecutor(MAX_JOBS, thread_name_prefix="runferry-file")
     workers = ThreadPoolExecutor(jobs, thread_name_prefix="runferry-run")
-    channel = Channel(transport or own, clock=clock, rng=rng, retry_for=settings.retry_for, reporter=told)  # type: ignore[arg-type]
+    channel = Channel(
+        transport or own,  # type: ignore[arg-type]
+        clock=clock,
+        rng=rng,
+        retry_for=settings.retry_for,
+        reporter=told,
+        hide=key.hide,
+    )
     context = Context(
         settings=settings,
         api=Api(settings.base_url, key, channel, Pacers(lambda: Pacer(clock, rng))),

@@ -81,7 +81,7 @@ class Lock:
         self._held = False
 
     def _content(self) -> bytes:
-        holder = {"host": _host(), "pid": os.getpid(), "heartbeat": self._clock.time(), "token": self._token}
+        holder = {"host": _host(), "pid": os.getpid(), "heartbeat": float(self._clock.time()), "token": self._token}
         return json.dumps(holder).encode() + b"\n"
 
     def _remove_stale(self) -> None:
@@ -103,16 +103,17 @@ class Lock:
     def _judge(self, holder: dict[str, Any]) -> None:
         heartbeat = holder.get("heartbeat")
         pid = holder.get("pid")
-        if not isinstance(heartbeat, (int, float)) or not isinstance(pid, int):
+        if not isinstance(heartbeat, float) or not isinstance(pid, int):
             # Torn by a crash, or just being written: its file time is the heartbeat.
             try:
                 heartbeat = self.path.stat().st_mtime
             except OSError:
                 return
             pid = 0
+        # A sign of life from the future is as good as none: it would keep everybody out for as long.
         age = self._clock.time() - heartbeat
         dead = holder.get("host") == _host() and pid > 0 and not _is_alive(pid)
-        if dead or age > STALE_AFTER_S:
+        if dead or not abs(age) <= STALE_AFTER_S:
             return
         host = str(holder.get("host", "?")).split(" ")[0]
         raise LockedError(f"process {pid} on {host} is syncing it (sign of life {max(age, 0):.0f} s ago)")
@@ -161,6 +162,8 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    except OverflowError:  # no process can have such a number
+        return False
     except OSError:
         pass  # it is there and belongs to somebody else
     return True
@@ -170,6 +173,6 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             holder = json.loads(file.read(4096))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return holder if isinstance(holder, dict) else {}

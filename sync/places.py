@@ -81,7 +81,9 @@ def write_durably(path: Path, data: bytes) -> None:
     """Replace `path` so that after any crash it holds its old or its new bytes, whole."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()  # of a process of this number that was killed, or a link that somebody laid
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

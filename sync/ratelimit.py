@@ -18,10 +18,10 @@ from email.utils import parsedate_to_datetime
 
 MAX_WAIT_S = 900.0  # the longest wait that a header can ask of us
 _EPOCH_FROM = 1e6  # a "delta" above this many seconds (11 days) is taken for an epoch time, as some servers send
-_ITEM = re.compile(
-    r'\s*(?:"([^"]*)"|([A-Za-z*][\w.*-]*))((?:\s*;\s*[a-z*][\w.*-]*(?:=(?:"[^"]*"|[^;,"]*))?)*)\s*(?:,|$)'
-)
-_PARAMETER = re.compile(r';\s*([a-z*][\w.*-]*)=("?)([^;,"]*)\2')
+_LONGEST_LIST = 1024  # characters; a server with more policies than that does not say what holds for us
+_OUTSIDE_TEXTS = {separator: re.compile(rf'{separator}(?=(?:[^"]*"[^"]*")*[^"]*\Z)') for separator in ",;"}
+_NAME = re.compile(r'"[^"]*"|[A-Za-z*][\w.*-]*')
+_KEY = re.compile(r"[a-z*][\w.*-]*")
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,20 @@ def _structured(limit: str, policy: str) -> tuple[float | None, float | None]:
 
 def _items(text: str) -> list[tuple[str, dict[str, float]]]:
     """The items of a structured list with their numeric parameters; a malformed list is ignored as a whole."""
-    items, position = [], 0
-    while position < len(text):
-        match = _ITEM.match(text, position)
-        if match is None:
+    items: list[tuple[str, dict[str, float]]] = []
+    if not text.strip() or len(text) > _LONGEST_LIST or text.count('"') % 2:
+        return items
+    for item in _OUTSIDE_TEXTS[","].split(text):
+        name, *pairs = (part.strip() for part in _OUTSIDE_TEXTS[";"].split(item))
+        if not _NAME.fullmatch(name):
             return []
         parameters = {}
-        for key, _, value in _PARAMETER.findall(match[3]):
-            number = _number(value)
+        for pair in pairs:
+            key, _, value = pair.partition("=")
+            if not _KEY.fullmatch(key):
+                return []
+            number = _number(value.strip('"'))
             if number is not None:
                 parameters[key] = number
-        items.append((match[1] or match[2], parameters))
-        position = match.end()
+        items.append((name.strip('"'), parameters))
     return items

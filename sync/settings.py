@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..logformat import valid_run_id
 from .body import FULL_BODY
 from .credentials import origin_of
 from .errors import SyncError
@@ -54,8 +55,13 @@ class SyncSettings:
             raise UsageError("base URL: no user or password in it; the key comes from the environment or netrc")
         if self.jobs is not None and self.jobs < 1:
             raise UsageError("jobs: at least 1")
-        if self.retry_for < 0 or self.stale_after < 0:
-            raise UsageError("a time is negative")
+        if not (self.retry_for >= 0 and self.stale_after >= 0):  # neither is NaN
+            raise UsageError("a time is negative or no number")
+        if self.run_id is not None and not valid_run_id(self.run_id):
+            raise UsageError(f"no server takes {self.run_id!r} for a run id")
+        if {self.project, self.entity} & {".", ".."}:
+            raise UsageError("project and entity: `.` and `..` are no names")
+        object.__setattr__(self, "base_url", self.base_url.rstrip("/"))
 
 
 def find_base_url(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> str:

@@ -71,7 +71,8 @@ class HttpTransport:
             follow_redirects=False,
             trust_env=True,  # proxies and certificate files by the usual variables
             mounts=dict.fromkeys(_LOOPBACK),  # None: never by a proxy
-            headers={"User-Agent": "runferry"},
+            # Answers are small. Unpacked by the library, a packed one of a few kB could fill the memory in one step.
+            headers={"User-Agent": "runferry", "Accept-Encoding": "identity"},
         )
 
     def send(self, request: Request) -> Answer:
@@ -79,7 +80,7 @@ class HttpTransport:
 
         Raises:
             Retryable: no connection, a stall, a reset, or an answer that is cut or too large.
-            Permanent: the file that is the body became shorter meanwhile.
+            Permanent: the file that is the body became shorter meanwhile, or URL or headers are none that can be sent.
             Interrupted: the sync was stopped while the body was being sent.
         """
         import httpx
@@ -89,6 +90,8 @@ class HttpTransport:
         content = self._parts(request, deadline) if request.length else None
         try:
             with self._client.stream(request.method, request.url, headers=headers, content=content) as response:
+                if response.headers.get("Content-Encoding", "identity") != "identity":
+                    raise Permanent("the answer is packed, which was not asked for", status=response.status_code)
                 body = bytearray()
                 for part in response.iter_bytes():
                     body += part
@@ -96,6 +99,8 @@ class HttpTransport:
                         raise Retryable(f"the answer is larger than {_MAX_ANSWER} bytes")
                     self._check(deadline)
                 return Answer(response.status_code, dict(response.headers.items()), bytes(body))
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, UnicodeError) as error:
+            raise Permanent(f"URL or headers that cannot be sent: {error}", status=0) from error
         except httpx.TimeoutException as error:
             raise Retryable(f"no answer in time ({type(error).__name__})") from error
         except httpx.RequestError as error:
