@@ -154,6 +154,7 @@ class Engine:
     def _look_after_runners(self) -> None:
         for index, runner in enumerate(self.runners):
             label = runner.probe.label
+            self.absent.pop(label, None)
             if runner.reason is not None:
                 self.absent[label] = runner.reason
                 if runner.loud:

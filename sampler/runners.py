@@ -29,6 +29,7 @@ class Runner:
         self.asked_at = 0.0  # monotonic s, of the request that the values taken last answer
         self.reason: str | None = None  # why the probe is unavailable; None while it may deliver
         self.loud = False  # whether that is worth a warning
+        self.broken = False  # whether opening failed for no reason that lasts
 
     def request(self, now: float) -> bool:
         """Ask for a sample at monotonic time `now` (s); False if the last one is still out."""
@@ -79,7 +80,7 @@ def open_probe(runner: Runner, ctx: Context) -> bool:
     except ProbeUnavailableError as error:
         runner.reason, runner.loud = str(error), error.loud
     except Exception as error:  # as in sample_once
-        runner.reason = f"cannot be opened: {error!r}"
+        runner.reason, runner.broken = f"cannot be opened: {error!r}", True
         runner.stats.errors += 1
         runner.stats.last_error = repr(error)
     return runner.reason is None
@@ -96,7 +97,10 @@ class InlineRunner(Runner):
         open_probe(self, ctx)
 
     def request(self, now: float) -> bool:  # noqa: ARG002 - the context has the tick's time
-        """Sample right away."""
+        """Sample right away; a probe that could not be opened is tried again."""
+        if self.broken:
+            self.reason, self.broken = None, False
+            open_probe(self, self._ctx)
         self._values = sample_once(self, self._ctx) if self.reason is None else {}
         return True
 

@@ -30,6 +30,8 @@ SYNC_S = 4.5
 """At `normal` and `record` nothing older than 5 s is at risk in a power cut: this, and the time that a sync takes."""
 YIELD_EVERY = 16
 """Rows. The thread offers the interpreter's lock after so many (0.1 ms), so that `log` never waits for a whole drain."""
+BACKLOG = 256
+"""Rows. With more to do the thread offers nothing: among busy threads it gets the lock back only after 5 ms of each."""
 MAX_HANDED_OFF = 65_536
 """Rows between `log` and the thread. More means that the thread cannot keep up, or that the disk holds it."""
 FULL_WAIT_S = 0.1
@@ -220,7 +222,7 @@ class Pump:
             except Exception as error:  # one bad row must not end the log
                 self.rows_dropped += type(item) is tuple
                 self._failed(error)
-            if not count % YIELD_EVERY:
+            if not count % YIELD_EVERY and len(queue) < BACKLOG and not self._stopping:
                 time.sleep(0)
         try:
             recorder.tick()

@@ -274,6 +274,52 @@ def test_stop_does_not_wait_for_a_slow_probe(machine):
     release.set()
 
 
+def test_a_tick_ends_its_grace_when_woken(engine):
+    """Who stops in the middle of a long grace does not wait for a slow probe."""
+    release = threading.Event()
+    built = engine(Fixed(act=lambda: release.wait(20), tier=Tier.THREAD), interval=600.0)
+    built.wake()
+    started = time.monotonic()
+    built.tick()
+    assert time.monotonic() - started < engine_module.LONGEST_GRACE / 2
+    release.set()
+
+
+def test_probe_that_could_not_be_opened_is_tried_again(engine):
+    """Garbage in a system file at the start costs the samples until it is gone."""
+    probe = Fixed(opening=ValueError("garbage"))
+    built = engine(probe)
+    built.tick()
+    assert (built.samples, list(built.absent), len(built.warnings)) == ([], ["fixed"], 1)
+    probe.opening = None
+    built.tick()
+    assert [sample.values for sample in built.samples] == [{"a": 1}]
+    assert built.absent == {}
+
+
+@pytest.mark.parametrize("garbage", ["", "\0\0", "x" * 5000, "cpu a b\n: : :\n8 0 sda x y z a b c d e\n", "9" * 5000])
+def test_garbage_in_system_files_ends_no_probe(machine, clock, garbage):
+    """Whatever stands in /proc and /sys, sampling goes on, and is whole again when they are."""
+    names = ["net/dev", "net/snmp", "diskstats", "stat", "meminfo", "self/mountinfo"]
+    names += [f"4242/{name}" for name in ("stat", "status", "cgroup", "mountinfo", "task/4242/children")]
+    machine.load("cgroup-v2-k8s.json")
+    good = {name: path.read_text() for name in names if (path := machine.root / "proc" / name).exists()}
+    samples, settings = (
+        [],
+        SamplerSettings(pid=4242, per_core=True, extended=True, skip_probes=("disk_usage", "nvidia")),
+    )
+    built = Engine(settings, samples.append, clock=clock, root=str(machine.root), warn=lambda text: None)
+    machine.write({f"/proc/{name}": garbage for name in good})
+    built.open()
+    for texts in (dict.fromkeys(good, garbage), good, good):
+        machine.write({f"/proc/{name}": text for name, text in texts.items()})
+        clock.now += 1
+        built.tick()
+    built.close(1.0)
+
+    assert "memory_percent" in samples[-1].values
+
+
 def test_stop_without_start():
     """A sampler that never started stops silently."""
     Sampler(SamplerSettings(), lambda _: None).stop()

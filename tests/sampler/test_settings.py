@@ -79,4 +79,4 @@ def test_counter_sums_rises_and_rebases_on_reset():
     counter = Counter()
     assert [counter.since_first(raw) for raw in (100, 150, 30, 50, 50)] == [0, 50, 50, 70, 70]
     rises = Counter()
-    assert [rises.rise(raw) for raw in (5, 9, 2, 3)] == [None, 4, None, 1]
+    assert [rises.rise(raw) for raw in (5, 9, 2, 3, 3)] == [None, 4, None, 1, 0]

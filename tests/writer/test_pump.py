@@ -61,6 +61,24 @@ def test_each_drain_writes_what_came(level):
         assert rig.rows() == count + 1
 
 
+def test_the_lock_is_offered_while_there_is_little_to_do(monkeypatch):
+    """A few rows never hold up `log`; a backlog, and the end of a run, are not left to the pace of busy threads."""
+    offers = []
+    monkeypatch.setattr("runferry.writer.pump.time.sleep", offers.append)
+
+    def offered(rows):
+        offers.clear()
+        rig = Rig()
+        for _ in range(rows):
+            rig.log(a=1)
+        rig.drain()
+        assert rig.rows() == rows
+        return len(offers)
+
+    assert offered(96) == 6
+    assert offered(2000) == 16
+
+
 def test_a_new_log_is_synced_by_the_first_drain():
     """The names of a new log are on the device at once, not after five seconds."""
     rig = Rig("relaxed")
