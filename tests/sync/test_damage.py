@@ -1,0 +1,102 @@
+"""Damaged logs: all that can be read arrives, and the verdict names the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from runferry.logformat import load
+from runferry.sync import UsageError, Verdict
+from support import logs
+from support.syncrig import Rig, marker
+
+
+def flip(data: bytearray) -> None:
+    data[40_000] ^= 4
+
+
+def zero_block(data: bytearray) -> None:
+    data[32_768:65_536] = bytes(32_768)
+
+
+def cut_tail(data: bytearray) -> None:
+    del data[-33:]
+
+
+@pytest.mark.parametrize("damage", [flip, zero_block, cut_tail])
+def test_damage_costs_what_it_touched_and_is_reported(rig: Rig, damage: Callable[[bytearray], None]) -> None:
+    """All rows outside the damage arrive, the verdict names the bytes, the exit code is 1, nothing is marked; again too."""
+    log = rig.run(rows=900)
+    whole = load(log).rows
+    data = bytearray(log.read_bytes())
+    damage(data)
+    log.write_bytes(data)
+    rig.settle(log)
+
+    report = rig.sync()
+
+    rows = rig.backend.runs["a1b2c3d4"].rows
+    assert rows == load(log).rows
+    assert len(whole) > len(rows) >= len(whole) - 360 or damage is cut_tail
+    assert all(row in whole for row in rows[:: max(1, len(rows) // 50)])
+    assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
+    assert "bytes" in rig.only(report).reason
+    assert not marker(log).exists()
+    rig.backend.forget()
+    again = rig.sync()
+    assert (rig.only(again).verdict, again.exit_code) == (Verdict.PARTIAL, 1)
+    assert rig.backend.requests == []
+
+
+def test_a_run_record_that_was_lost_is_replaced_by_the_file_name(rig: Rig) -> None:
+    """The rows behind it still arrive, under the run id of the file, and the verdict says what is missing."""
+    log = rig.run(rows=20)
+    data = bytearray(log.read_bytes())
+    data[data.index(b"a1b2c3d4")] ^= 1
+    log.write_bytes(data)
+    rig.settle(log)
+
+    report = rig.sync(project="rescued")
+
+    assert rig.backend.runs["a1b2c3d4"].variables["project"] == "rescued"
+    assert len(rig.backend.runs["a1b2c3d4"].rows) == 20
+    assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
+
+
+def test_one_bad_log_never_stops_the_others(rig: Rig) -> None:
+    """Empty, header-only, foreign, linked into nowhere, a folder: each is named, the good ones are synced, exit code 1."""
+    for name in ("one", "two", "three"):
+        rig.run(run_id=name)
+    contents = {
+        "empty": b"",
+        "head": b":W&B\xe1\xbe\x00",
+        "lfs": b"version https://git-lfs.github.com/spec/v1\n",
+        "html": b"<html>",
+    }
+    for name, content in contents.items():
+        (rig.folder / f"run-{name}.wandb").write_bytes(content)
+    (rig.folder / "run-gone.wandb").symlink_to("nowhere")
+    (rig.folder / "run-folder.wandb").mkdir()
+    logs.make_log(rig.folder / "run-norun.wandb", logs.header_record(), logs.row(0))
+
+    report = rig.sync()
+
+    verdicts = {Path(run.log).name: (run.verdict.value, run.reason) for run in report.runs}
+    assert {name: verdict for name, (verdict, _) in verdicts.items() if verdict == "synced"}.keys() == {
+        "run-one.wandb", "run-two.wandb", "run-three.wandb",
+    }  # fmt: skip
+    for name, word in {
+        "empty": "0 bytes", "head": "header", "lfs": "git lfs pull", "html": "web page", "gone": "cannot be read",
+        "folder": "not a file", "norun": "no run record",
+    }.items():  # fmt: skip
+        verdict, reason = verdicts[f"run-{name}.wandb"]
+        assert verdict == "failed"
+        assert word in reason
+    assert report.exit_code == 1
+
+
+def test_a_path_that_is_not_there_is_a_usage_error(rig: Rig) -> None:
+    """A mistyped path is told before anything is sent."""
+    with pytest.raises(UsageError, match="nowhere"):
+        rig.sync(rig.folder / "nowhere")

@@ -1,0 +1,126 @@
+"""Files of a run: which ones go, which ones may not, and what a lost one means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from runferry.logformat import load
+from runferry.sync import Verdict
+from runferry.sync.transport import Answer
+from support import logs
+from support.syncrig import Rig, marker, on
+
+
+def with_files(rig: Rig, *names: str) -> Path:
+    """A run whose log names files."""
+    log = rig.folder / "run-20260921_141320-f" / "run-f.wandb"
+    records = logs.simple_records("f")
+    logs.make_log(log, *records[:3], logs.files_record(*names), *records[3:])
+    (log.parent / "files").mkdir()
+    rig.settle(log)
+    return log
+
+
+def test_recorded_files_arrive_under_their_names(rig: Rig) -> None:
+    """Any depth, empty, unicode, names that look like patterns, patterns; the key goes to none of the upload URLs."""
+    names = ["requirements.txt", "media/images/a_0_b.png", "empty", "ü #%[1].txt", "logs/*.txt"]
+    log = with_files(rig, *names)
+    for name in [*names[:4], "logs/a.txt", "logs/b.txt", "logs/c.bin", "unnamed"]:
+        path = log.parent / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("" if name == "empty" else f"content of {name}")
+
+    report = rig.sync()
+
+    files = rig.backend.runs["f"].files
+    for name in [*names[:4], "logs/a.txt", "logs/b.txt"]:
+        assert files[name] == (b"" if name == "empty" else f"content of {name}".encode())
+    assert "unnamed" not in files
+    assert "logs/c.bin" not in files
+    assert rig.only(report).verdict is Verdict.SYNCED
+
+
+def test_names_that_lead_out_are_refused_and_named(rig: Rig, tmp_path: Path) -> None:
+    """Absolute paths, dots, links out of the run directory and pipes are not read; the rows arrive all the same."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    names = ["../../../secret", str(secret), "link", "folder/secret", "nul\0l", "pipe", "dir", "inside", "../*"]
+    log = with_files(rig, *names)
+    files = log.parent / "files"
+    (files / "link").symlink_to(secret)
+    (files / "folder").symlink_to(tmp_path)
+    (files / "dir").mkdir()
+    (files / "real").write_text("fine")
+    (files / "inside").symlink_to(files / "real")
+    os.mkfifo(files / "pipe")
+
+    report = rig.sync()
+
+    run = rig.backend.runs["f"]
+    assert {name for name in run.files if not name.startswith(("wandb-", "config", "output"))} == {"inside"}
+    assert b"secret" not in run.files.values()
+    assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
+    assert len(rig.only(report).missing) == 8
+    assert len(run.rows) == 5
+    assert run.complete
+    assert not marker(log).exists()
+
+
+def test_a_missing_file_is_reported_until_it_is_there(rig: Rig) -> None:
+    """Partial while it is missing, without a request at each sync; synced once it is there, and only it is sent."""
+    log = with_files(rig, "late.bin")
+    report = rig.sync()
+    assert (rig.only(report).verdict, rig.only(report).missing) == (Verdict.PARTIAL, ("late.bin: missing",))
+    rig.backend.forget()
+    rig.sync()
+    assert rig.backend.requests == []
+    (log.parent / "files" / "late.bin").write_bytes(b"here")
+
+    report = rig.sync()
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert rig.backend.operations() == ["CreateRunFiles", "put", "stream"]
+    assert rig.backend.runs["f"].files["late.bin"] == b"here"
+
+
+def test_a_changed_file_is_sent_again_and_a_touched_one_is_not(rig: Rig) -> None:
+    """Size and time tell a possible change, the hash whether there was one."""
+    log = with_files(rig, "a", "b")
+    for name in ("a", "b"):
+        (log.parent / "files" / name).write_text("same")
+    rig.sync()
+    rig.backend.forget()
+    os.utime(log.parent / "files" / "a", (1, 1))
+    (log.parent / "files" / "b").write_text("more than before")
+
+    rig.sync()
+
+    assert [request.url.rpartition("/")[2] for name, request in rig.backend.requests if name == "put"] == ["b"]
+
+
+@pytest.mark.parametrize("answer", [Answer(403, {}, b"expired"), Answer(500, {}, b"")], ids=["403", "500"])
+def test_a_file_that_does_not_get_through_never_stops_the_rows(rig: Rig, answer: Answer) -> None:
+    """Storage may be behind a firewall: rows, summary and exit arrive, the verdict names the files."""
+    log = rig.run()
+    rig.backend.before = on("put", answer)
+
+    report = rig.sync(retry_for=5.0)
+
+    run = rig.backend.runs["a1b2c3d4"]
+    assert run.rows == load(log).rows
+    assert run.complete
+    assert rig.only(report).verdict is Verdict.PARTIAL
+    assert report.exit_code == (1 if answer.status == 403 else 75)
+    rig.backend.before = lambda *_: None
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert len(run.files) == 4
+
+
+def test_an_expired_upload_url_is_asked_for_again(rig: Rig) -> None:
+    """A 403 on a signed URL gets one new URL before the file counts as missing."""
+    rig.run()
+    rig.backend.before = on("put", Answer(403, {}, b"expired"), times=1)
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
