@@ -1,0 +1,227 @@
+"""Servers, logs and side files that were made to hang, crash, fill or mislead a sync."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from runferry.sync import SyncSettings, UsageError, Verdict
+from runferry.sync.cursor import load
+from runferry.sync.errors import Permanent
+from runferry.sync.lock import STALE_AFTER_S, Lock, LockedError
+from runferry.sync.places import write_durably
+from runferry.sync.ratelimit import Limits, read_limits
+from runferry.sync.transport import Answer, HttpTransport, Request
+from support import logs
+from support.clock import FakeClock
+from support.fakebackend import KEY
+from support.syncrig import Rig, cursor, marker, on
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", [";a= " * 60 + '"', ';a="" ' * 200, "a," * 500, '"' * 1023, ";" * 1023, "x" * 10**6])
+def test_a_limit_made_to_hang_its_reader_is_ignored_at_once(item: str) -> None:
+    """Nothing that a header holds takes time to speak of."""
+    begun = time.perf_counter()
+
+    assert read_limits({"RateLimit": f'"d"{item}', "RateLimit-Policy": item}, 0.0) == Limits()
+
+    assert time.perf_counter() - begun < 2.0
+
+
+def test_a_packed_answer_is_not_unpacked() -> None:
+    """A few kB could become gigabytes in one step of the library, so nothing packed is asked for or read."""
+    seen: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers["Accept-Encoding"])
+        return httpx.Response(200, headers={"Content-Encoding": "zstd"}, stream=httpx.ByteStream(b"(not looked at)"))
+
+    with pytest.raises(Permanent, match="packed"):
+        HttpTransport(http=httpx.MockTransport(handler)).send(Request("GET", "http://backend.test/"))
+
+    assert seen == ["identity"]
+
+
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        ("http://[::1/x", {}),
+        ("gopher://storage.test/x", {}),
+        ("http://127.0.0.1:{port}/x", {"X-Bad": "line\nbreak"}),
+        ("http://127.0.0.1:{port}/x", {"X-Bad": "\u00e9\ud800"}),
+    ],
+)
+def test_what_cannot_be_sent_is_a_last_word(url: str, headers: dict[str, str]) -> None:
+    """A URL or header that no client can send is not tried again, and is no crash."""
+    transport = HttpTransport()
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(Permanent):
+        transport.send(Request("PUT", url.format(port=listener.getsockname()[1]), headers, b"x"))
+    transport.close()
+
+
+@pytest.mark.parametrize("url", ["http://[::1/x", "http://storage.test:99999/x", "file:///etc/passwd"])
+def test_an_upload_url_that_is_none_costs_its_file_only(rig: Rig, url: str) -> None:
+    """The rows and the end of the run arrive; the file is named."""
+    rig.run()
+    document = {"data": {"createRunFiles": {"files": [{"name": "config.yaml", "uploadUrl": url}], "uploadHeaders": 5}}}
+    rig.backend.before = on("CreateRunFiles", Answer(200, {}, json.dumps(document).encode()))
+
+    report = rig.only(rig.sync(retry_for=0.0))
+
+    assert report.verdict is Verdict.PARTIAL
+    assert "internal" not in report.reason
+    assert any(item.startswith("config.yaml") for item in report.missing)
+    assert rig.backend.runs["a1b2c3d4"].complete
+
+
+def test_a_key_that_a_server_repeats_is_shown_to_nobody(rig: Rig) -> None:
+    """Not in reasons, events or reports, in whichever form it was sent."""
+    rig.run()
+    header = base64.b64encode(f"api:{KEY}".encode())
+    rig.backend.before = on("stream", Answer(400, {}, b"you sent Basic " + header + b" that is api:" + KEY.encode()))
+
+    report = rig.sync()
+
+    told = repr(report) + repr(rig.events) + json.dumps([event.as_json() for event in rig.events])
+    assert "you sent Basic ***" in told
+    assert KEY not in told
+    assert header.decode() not in told
+
+
+def test_endless_words_of_a_server_are_cut(rig: Rig) -> None:
+    """A reason stays a line that can be read."""
+    rig.run()
+    rig.backend.before = on("UpsertBucket", Answer(200, {}, json.dumps({"errors": ["no" * 10**6]}).encode()))
+
+    assert len(rig.only(rig.sync()).reason) < 700
+
+
+@pytest.mark.parametrize("name", ["..", "."])
+def test_names_of_a_server_never_change_the_path_of_a_request(rig: Rig, name: str) -> None:
+    """A client resolves dots in a path, so an entity or project of dots would be another address."""
+    rig.run()
+    bucket = {"id": "i", "name": "a1b2c3d4", "project": {"name": name, "entity": {"name": "me"}}}
+    data = {"data": {"upsertBucket": {"bucket": bucket, "inserted": True}}}
+    rig.backend.before = on("UpsertBucket", Answer(200, {}, json.dumps(data).encode()))
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.FAILED
+    assert "stream" not in rig.backend.operations()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"run_id": "../x"}, {"run_id": ".."}, {"project": ".."}, {"entity": "."}, {"retry_for": float("nan")}],
+)
+def test_settings_that_no_server_could_follow_are_usage_errors(settings: dict[str, Any]) -> None:
+    """They are told before anything is sent."""
+    with pytest.raises(UsageError):
+        SyncSettings(**settings)
+
+
+def test_a_file_that_shrinks_while_it_is_sent_is_missing(rig: Rig) -> None:
+    """It is named with the cause, the rows and the end arrive, and the next sync brings it."""
+    log = rig.run()
+    logs.make_log(log, logs.files_record("model.bin"), append=True)
+    rig.settle(log)
+    file = log.parent / "files" / "model.bin"
+    file.write_bytes(b"x" * 3000)
+    transport = HttpTransport(http=httpx.MockTransport(lambda _: httpx.Response(200)))
+
+    def before(_: int, operation: str, request: Request) -> Any:
+        if operation == "put" and request.url.endswith("model.bin"):
+            file.write_bytes(b"x" * 10)
+            return transport.send(request)
+        return None
+
+    rig.backend.before = before
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.PARTIAL
+    assert report.missing == ("model.bin: the file became shorter while it was sent",)
+    assert rig.backend.runs["a1b2c3d4"].complete
+    rig.backend.before = lambda *_: None
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert marker(log).exists()
+
+
+# -- side files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("far", [STALE_AFTER_S + 1, 10.0**9, float("inf"), float("nan"), 10**400, "soon"])
+def test_a_lock_from_the_future_keeps_nobody_out(tmp_path: Path, far: Any) -> None:
+    """A holder whose clock is years ahead would else lock the log for years."""
+    clock = FakeClock()
+    heartbeat = clock.time() + far if isinstance(far, float) else far
+    path = tmp_path / "lock"
+    path.write_text(json.dumps({"host": "elsewhere", "pid": 7, "heartbeat": heartbeat, "token": "t"}))
+    os.utime(path, (0, 0))
+
+    Lock(path, clock).acquire()
+
+
+@pytest.mark.parametrize("text", ["[" * 4000, "{", "", '{"heartbeat": {}, "pid": []}', "\0" * 5000])
+def test_a_lock_of_garbage_is_judged_by_its_age(tmp_path: Path, text: str) -> None:
+    """Fresh it may be one that is being written; old it is nobody's."""
+    clock = FakeClock()
+    path = tmp_path / "lock"
+    path.write_text(text)
+    os.utime(path, (clock.time(), clock.time()))
+    with pytest.raises(LockedError):
+        Lock(path, clock).acquire()
+    clock.advance(STALE_AFTER_S + 1)
+
+    Lock(path, clock).acquire()
+
+
+def test_a_process_number_that_no_process_has_is_a_dead_one(tmp_path: Path) -> None:
+    """On this host such a lock is taken over at once."""
+    clock = FakeClock()
+    path = tmp_path / "lock"
+    Lock(path, clock).acquire()
+    holder = json.loads(path.read_text())
+    path.write_text(json.dumps({**holder, "pid": 10**30}))
+
+    Lock(path, clock).acquire()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("offset", 1 << 63), ("step_shift", 10**300), ("exit_code", 1.5), ("exit_code", "0"), ("exit_code", 1 << 64),
+     ("sent", {"history": 1 << 70, "events": 0, "console": 0}), ("version", 2), ("dropped", "abc"), ("files", [])],
+)  # fmt: skip
+def test_a_cursor_of_absurd_values_is_none(rig: Rig, key: str, value: Any) -> None:
+    """It is ignored, all lines go to the same places again, and a good cursor takes its place."""
+    log = rig.run()
+    rig.sync()
+    document = json.loads(cursor(log).read_text())
+    cursor(log).write_text(json.dumps({**document, key: value}))
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.SYNCED, report.reason
+    assert load([cursor(log)])[0] is not None
+    assert len(rig.backend.runs["a1b2c3d4"].rows) == 5
+
+
+def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path: Path) -> None:
+    """In a folder that others may write to, it could lead to any file of ours."""
+    target = tmp_path / "mine"
+    target.write_text("precious")
+    (tmp_path / f"cursor.{os.getpid()}.tmp").symlink_to(target)
+
+    write_durably(tmp_path / "cursor", b"new")
+
+    assert target.read_text() == "precious"
+    assert (tmp_path / "cursor").read_bytes() == b"new"
+    assert not (tmp_path / "cursor").is_symlink()
