@@ -39,7 +39,7 @@ class Attendant:
         self._label = settings.label or label
         self._pid, self._argv = os.getpid() if pid is None else pid, argv
         self._sampler: Sampler | None = None
-        self._stopping = False
+        self._stopped = False
         self._thread: threading.Thread | None = None
         self._importing = False
 
@@ -58,9 +58,9 @@ class Attendant:
 
     def stop(self) -> None:
         """Take the last sample and end."""
-        self._stopping = True
         if self._thread is not None:
             self._thread.join(JOIN_S)
+        self._stopped = True
         if self._sampler is not None:
             self._sampler.stop()
 
@@ -80,7 +80,7 @@ class Attendant:
 
         settings = SamplerSettings(interval=self._settings.sample_interval, label=self._label or None, pid=self._pid)
         load_modules()
-        if not self._settings.disable_stats and not self._stopping:
+        if not self._settings.disable_stats and not self._stopped:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
             self._sampler.start()
         if not self._settings.disable_meta:

@@ -145,6 +145,11 @@ class Journal:
         """Rows that are not in the file yet."""
         return self._queued_rows
 
+    @property
+    def others_queued(self) -> int:
+        """Other records that are not in the file yet."""
+        return len(self._queued) - self._queued_rows
+
     def open(self) -> bool:
         """Make the first segment; whether it holds its opening records."""
         return self.write(opening=True)

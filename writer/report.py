@@ -17,7 +17,7 @@ class FinishReport(NamedTuple):
     rows_dropped: int
     """Rows that are in no log: queues full, disk full to the end, or too large for a record."""
     others_dropped: int
-    """Samples and pieces of console output that are in no log."""
+    """Samples, pieces of console output and other records that are in no log."""
     rows_unsure: int
     """Rows in a log whose sync failed: on the device or not, nobody knows."""
     rows_late: int
@@ -36,7 +36,7 @@ class FinishReport(NamedTuple):
         if self.rows_dropped:
             text += f"; {self.rows_dropped} rows did not make it"
         if self.others_dropped:
-            text += f"; {self.others_dropped} samples or pieces of console output did not make it"
+            text += f"; {self.others_dropped} samples, pieces of console output or other records did not make it"
         if self.rows_unsure:
             text += f"; {self.rows_unsure} rows are in a file that could not be synced"
         if not self.synced:

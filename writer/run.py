@@ -462,18 +462,17 @@ class Run:
         return report
 
     def _tally(self, *, synced: bool) -> FinishReport:
-        tally = self._journal.tally
-        recorder = self._pump.recorder if self._pump.ended and not self._inert else None
+        journal, pump = self._journal, self._pump
+        recorder = pump.recorder if pump.ended and not self._inert else None
         waiting = sum(type(item) is tuple for item in list(self._queue))
-        dropped = tally.rows_dropped + self._pump.rows_dropped + self._journal.rows_queued + waiting
+        rows_dropped = journal.tally.rows_dropped + pump.rows_dropped + journal.rows_queued + waiting
+        others_dropped = journal.tally.others_dropped + pump.others_dropped + journal.others_queued
         return FinishReport(
-            paths=tuple(self._journal.paths),
-            rows_written=tally.rows_written,
-            rows_dropped=dropped + (recorder.rows_refused if recorder else 0),
-            others_dropped=tally.others_dropped
-            + self._pump.others_dropped
-            + (recorder.others_refused if recorder else 0),
-            rows_unsure=tally.rows_unsure,
+            paths=tuple(journal.paths),
+            rows_written=journal.tally.rows_written,
+            rows_dropped=rows_dropped + (recorder.rows_refused if recorder else 0),
+            others_dropped=others_dropped + (recorder.others_refused if recorder else 0),
+            rows_unsure=journal.tally.rows_unsure,
             rows_late=recorder.rows_late if recorder else 0,
             synced=synced,
         )

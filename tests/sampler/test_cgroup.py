@@ -78,12 +78,12 @@ def test_docker_v1(machine, sampled):
     assert throttling(ctx, ctx.limits().quota) == (500, 50)
 
 
-@pytest.mark.parametrize("path", ["/../../other", "/elsewhere/c9", "/kubepods/pod1/gone"])
+@pytest.mark.parametrize("path", ["/../../other", "/elsewhere/c9", "/kubepods/pod1/elsewhere/gone"])
 def test_group_outside_the_mount_falls_back_to_the_mount_point(machine, path):
     """In a cgroup namespace the path may point out of the mount: then the mount point is the nearest group."""
     machine.load("cgroup-v2-k8s.json")
     machine.write({"/proc/4242/cgroup": f"0::{path}\n", "/sys/fs/cgroup/memory.max": f"{GIB}\n"})
-    machine.write({"/sys/fs/cgroup/elsewhere/memory.max": f"{GIB // 2}\n"})  # a group of that name that is not ours
+    machine.write({"/sys/fs/cgroup/elsewhere/memory.max": f"{GIB // 2}\n"})  # another group of that name
     assert machine.context().limits().memory == (GIB, "/sys/fs/cgroup", 2)
 
 

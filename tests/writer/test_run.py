@@ -569,10 +569,12 @@ def test_a_disk_that_stays_full_is_reported(begin, monkeypatch):
     run = begin(fs=fs, warn=warnings.append)
     for number in range(100):
         run.log({"a": number})
+        run.console("stdout", "x\n")
     report = run.finish()
 
     assert report.rows_written + report.rows_dropped == 100
     assert report.rows_dropped > 50
+    assert 50 < report.others_dropped <= 104  # the lines, telemetry, summary and exit
     assert not report.complete
     assert f"{report.rows_dropped} rows did not make it" in warnings[-1]
 
