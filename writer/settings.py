@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -235,7 +236,9 @@ def _run_id(value: Any) -> str:
 
 
 def _folder(value: Any) -> Path:
-    path = Path(value).absolute()
+    path = Path(value)
+    with suppress(FileNotFoundError):  # the working directory was removed: the log cannot be made, and says so
+        path = path.absolute()
     if "\0" in str(path):
         raise ValueError("is no path")
     return path

@@ -108,6 +108,16 @@ def test_values_that_are_nearly_right():
     assert (found.resume, found.silent) == (False, True)
 
 
+def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
+    """No reason to stop a training: the log cannot be made there, which the run says."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    assert resolve(Settings(), None, {}).root == Path()
+
+
 def test_random_ids():
     """Eight characters that every backend takes, never twice."""
     ids = {new_id() for _ in range(20_000)}
