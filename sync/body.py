@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+
+from .jsontext import compact
 
 HISTORY = "wandb-history.jsonl"
 EVENTS = "wandb-events.jsonl"
 SUMMARY = "wandb-summary.json"
 CONSOLE = "output.log"
 
-MAX_BODY = 10 * 1024 * 1024
-"""Bytes of all lines in a body, before JSON escapes: what servers take."""
 FULL_BODY = 8 * 1024 * 1024
-"""Bytes at which a body is sent: room for one more line of ordinary size."""
+"""Bytes of all lines, before JSON escapes, at which a body is sent: servers take 10 MiB."""
+_PLACE = {"_step", "_timestamp", "_runtime", "_wandb"}
+"""Keys without which a line says nothing of where it belongs."""
 
 
 @dataclass
@@ -65,6 +68,26 @@ class Body:
         if second.lines == 0 and second.summary is None:
             return None
         return first, second
+
+    def leave_out(self) -> str | None:
+        """Take the largest value out of a body that `split` cannot halve, and name it; None where nothing is left."""
+        lines = self.history or self.events or ([self.summary] if self.summary is not None else [])
+        try:
+            values = json.loads(lines[0])
+        except (IndexError, ValueError, RecursionError):
+            return None
+        sizes = {key: len(compact(value)) for key, value in values.items() if key not in _PLACE}
+        if not sizes:
+            return None
+        key = max(sizes, key=sizes.__getitem__)
+        del values[key]
+        line = compact(values)
+        if self.history or self.events:
+            lines[0] = line
+        else:
+            self.summary = line
+        what = f"step {values.get('_step', '?')}" if self.history else "a sample" if self.events else "summary"
+        return f"{what}: {key} ({sizes[key] / 1e6:.1f} MB, more than this server takes)"
 
     def encode(self) -> bytes:
         """The JSON of the request: streams in the order of the protocol, whatever is empty left out."""

@@ -178,13 +178,16 @@ class Rows:
     def _fitting(self, paths: tuple[Path, ...], values: list[bytes]) -> bytes:
         """The row without its largest values, as few of them as it takes."""
         items = dict(zip(paths, values, strict=True))
-        for path in sorted(items, key=lambda path: len(items[path]), reverse=True):
-            size = len(items.pop(path))
-            self.dropped.append(f"step {self._last_step}: {'/'.join(path)} ({size / 1e6:.1f} MB)")
-            line = RowPlan(tuple(items)).line(list(items.values()))
-            if len(line) <= MAX_LINE:
-                return line
-        return b"{}"
+        line = RowPlan(tuple(items)).line(list(items.values()))
+        largest = iter(sorted(items, key=lambda path: len(items[path]), reverse=True))
+        while (excess := len(line) - MAX_LINE) > 0:
+            while excess > 0:  # a line of many small values is not built anew without each of them
+                path = next(largest)
+                size = len(items.pop(path))
+                excess -= size
+                self.dropped.append(f"step {self._last_step}: {'/'.join(path)} ({size / 1e6:.1f} MB)")
+            line = RowPlan(tuple(items)).line(list(items.values())) if items else b"{}"
+        return line
 
 
 def _is_step(text: bytes) -> bool:
@@ -215,8 +218,11 @@ def good_text(text: bytes) -> bytes | None:
     return text.decode("utf-8", "replace").encode()
 
 
-def event_line(record: Record, start_ns: int) -> str:
-    """The line of a stats record; `start_ns` is the run's start, nanoseconds since the epoch (0 if unknown)."""
+def event_line(record: Record, start_ns: int, dropped: list[str]) -> str:
+    """The line of a stats record; `start_ns` is the run's start, nanoseconds since the epoch (0 if unknown).
+
+    Values for which a line has no room are left out and named in `dropped`.
+    """
     stats = record.message()
     time_ns = stats.timestamp.seconds * 1_000_000_000 + stats.timestamp.nanos
     fields = [  # divided as integers, which rounds once: a float cannot hold the nanoseconds
@@ -225,10 +231,17 @@ def event_line(record: Record, start_ns: int) -> str:
         b'"_runtime":' + orjson.dumps((time_ns - start_ns) / 1_000_000_000 if start_ns else 0.0),
     ]
     items = {item.key: item.value_json.encode() for item in stats.item}
+    room = MAX_LINE - 256  # for the fields above
     for key, text in items.items():
         good = good_text(text)
-        if good is not None and len(good) < MAX_LINE // 8:
-            fields.append(orjson.dumps(f"system.{key}") + b":" + good)
+        if good is None:
+            continue
+        field = orjson.dumps(f"system.{key}") + b":" + good
+        if len(field) < room:
+            fields.append(field)
+            room -= len(field) + 1
+        else:
+            dropped.append(f"a sample: {key} ({len(good) / 1e6:.1f} MB)")
     line = b",".join(fields) + b"}"
     return line.replace(b"\n", b" ").replace(b"\r", b" ").decode()
 

@@ -41,7 +41,7 @@ class LastWord:
 class _Posted:
     """A body on its way, and what the cursor says once it is acknowledged."""
 
-    done: Future[None]
+    done: Future[list[str]]
     lines: Lines
     summary: str | None
     dropped: list[str]
@@ -101,14 +101,12 @@ class RowLane:
         for record in good_records(file):
             if record.offset >= facts.end:
                 break
-            texts = self._texts(record, rows, console, seen, sent)
-            size = sum(map(_size, texts))
-            if texts and body.size and body.size + size > self.body_bytes:
-                self._post(body, file, offset)
-                body = self._new_body()
-            if texts:
-                stream = {"history": body.history, "stats": body.events}.get(record.kind, body.console)
-                stream += texts
+            for text in self._texts(record, rows, console, seen, sent):
+                size = _size(text)
+                if body.size and body.size + size > self.body_bytes:
+                    self._post(body, file, offset)
+                    body = self._new_body()
+                {"history": body.history, "stats": body.events}.get(record.kind, body.console).append(text)
                 body.size += size
             offset = record.end
         if self._fold is not None:
@@ -136,16 +134,17 @@ class RowLane:
                 self._fold.summary(record)
                 return []
             if record.kind == "stats":
-                line = event_line(record, self.facts.start_ns)
+                fresh = seen.events >= sent.events
+                line = event_line(record, self.facts.start_ns, self._dropped if fresh else [])
                 seen.events += 1
-                return [line] if seen.events > sent.events else []
+                return [line] if fresh else []
             if record.kind in Console.KINDS:
                 lines = console.feed(record)
                 for line_ in lines:
                     self.console_file.add(line_.text)
-                fresh = lines[max(0, min(len(lines), sent.console - seen.console)) :]
+                new = lines[max(0, min(len(lines), sent.console - seen.console)) :]
                 seen.console += len(lines)
-                return [console_text(line_, structured=self.structured) for line_ in fresh]
+                return [console_text(line_, structured=self.structured) for line_ in new]
         except WireError:
             return []
         return []
@@ -188,27 +187,35 @@ class RowLane:
         posted = self._in_flight
         if posted is None:
             return
-        posted.done.result()
+        left_out = posted.done.result()
         self._in_flight = None
         self.cursor.sent = self.cursor.sent + posted.lines
-        self.cursor.dropped += posted.dropped
+        self.cursor.dropped += posted.dropped + left_out
         if posted.summary is not None:
             self.cursor.summary = summary_hash(posted.summary)
         self._save(log, posted.offset)
         self.advance()
 
-    def _post_in_parts(self, body: Body) -> None:
-        """Post a body whole, or in halves of halves if the server takes no body of its size."""
-        try:
-            self.api.stream(self.run, body.encode())
-        except TooLarge as error:
-            halves = body.split()
-            if halves is None:
-                raise Permanent(f"the server takes no line of {body.size} bytes: {error}", status=413) from error
-            self.body_bytes = max(_SMALLEST_BODY, min(self.body_bytes, body.size // 2))
-            for half in halves:
-                half.size = body.size // 2
-                self._post_in_parts(half)
+    def _post_in_parts(self, body: Body) -> list[str]:
+        """Post a body whole, or in halves of halves if the server takes none of its size; what had to be left out."""
+        left_out: list[str] = []
+        while True:
+            try:
+                self.api.stream(self.run, body.encode())
+            except TooLarge as error:
+                halves = body.split()
+                if halves is not None:
+                    self.body_bytes = max(_SMALLEST_BODY, min(self.body_bytes, body.size // 2))
+                    for half in halves:
+                        half.size = body.size // 2
+                        left_out += self._post_in_parts(half)
+                    return left_out
+                name = body.leave_out()
+                if name is None:
+                    raise Permanent(f"the server takes no line, however short: {error}", status=413) from error
+                left_out.append(name)
+            else:
+                return left_out
 
     def _save(self, log: BinaryIO, offset: int) -> None:
         self.cursor.offset = offset

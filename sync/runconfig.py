@@ -160,12 +160,14 @@ def summary_line(tree: dict[str, Any], limit: int, dropped: list[str]) -> str:
     """The summary as one line of at most `limit` bytes; keys that are too large are left out and named in `dropped`."""
     texts = {key: compact(value) for key, value in tree.items()}
     line = _object(texts)
-    if len(line.encode()) > limit:
-        for key in sorted(texts, key=lambda key: len(texts[key]), reverse=True):
-            dropped.append(f"summary: {key} ({len(texts.pop(key)) / 1e6:.1f} MB)")
-            line = _object(texts)
-            if len(line.encode()) <= limit:
-                break
+    largest = iter(sorted(texts, key=lambda key: len(texts[key]), reverse=True))
+    while (excess := len(line.encode()) - limit) > 0:
+        while excess > 0:  # a summary of many small values is not built anew without each of them
+            key = next(largest)
+            text = texts.pop(key)
+            excess -= len(text.encode())
+            dropped.append(f"summary: {key} ({len(text) / 1e6:.1f} MB)")
+        line = _object(texts)
     return line
 
 

@@ -7,6 +7,7 @@ directory is only read.
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import hashlib
 import io
@@ -144,17 +145,46 @@ def recorded_files(run_dir: Path, names: Iterable[str]) -> tuple[list[RunFile], 
         except UnsafeFileError as error:
             missing.append(f"{_shown(name)}: {error}")
             continue
-        matches = sorted(glob.glob(clean, root_dir=root, recursive=True))  # noqa: PTH207 - not Path.glob: it follows `..`
+        matches = sorted(_matching(root, clean))
         for match in matches:
-            if (root / match).is_dir():
-                continue
             try:
-                files[PurePosixPath(match).as_posix()] = open_safely(run_dir, match)
+                files[match] = open_safely(run_dir, match)
             except UnsafeFileError as error:
                 missing.append(f"{_shown(match)}: {error}")
         if not matches:
             missing.append(f"{_shown(name)}: no file matches")
     return list(files.values()), missing
+
+
+def _matching(root: Path, pattern: str) -> Iterator[str]:
+    """The files below `root` whose path fits a pattern: `*`, `?` and `[..]` within a level, `**` for any levels.
+
+    Links to folders are not followed: they could lead round in circles for ever, or out.
+    """
+    levels = PurePosixPath(pattern).parts
+    parts = tuple(part for part, before in zip(levels, ("", *levels), strict=False) if not part == before == "**")
+    for folder, _, names in os.walk(root):
+        above = Path(folder).relative_to(root).parts
+        for name in names:
+            if _fits((*above, name), parts):
+                yield "/".join((*above, name))
+
+
+def _fits(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Whether a path fits, level by level; the places in the pattern that it may be at are followed side by side."""
+    places = {0}
+    for level in path:
+        places = {
+            place if pattern[place] == "**" else place + 1
+            for place in _or_behind(places, pattern)
+            if place < len(pattern) and (pattern[place] == "**" or fnmatch.fnmatchcase(level, pattern[place]))
+        }
+    return len(pattern) in _or_behind(places, pattern)
+
+
+def _or_behind(places: set[int], pattern: tuple[str, ...]) -> set[int]:
+    """`places`, and those behind a `**`, which may also stand for no level at all."""
+    return places | {place + 1 for place in places if pattern[place : place + 1] == ("**",)}
 
 
 def clean_name(name: str) -> str:

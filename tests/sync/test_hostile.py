@@ -225,3 +225,114 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path: Path)
     assert target.read_text() == "precious"
     assert (tmp_path / "cursor").read_bytes() == b"new"
     assert not (tmp_path / "cursor").is_symlink()
+
+
+# -- logs --------------------------------------------------------------------------------------------------------------
+
+
+def small_server(most: int) -> Any:
+    """A server that takes no line above `most` characters."""
+
+    def before(_: int, operation: str, request: Request) -> Answer | None:
+        if operation != "stream":
+            return None
+        files = json.loads(request.body).get("files", {}).values()
+        lines = [line for part in files for line in part["content"]]
+        return Answer(413, {}, b"too large") if sum(map(len, lines)) > most else None
+
+    return before
+
+
+def test_a_line_that_a_server_does_not_take_loses_its_largest_values_only(rig: Rig) -> None:
+    """Row, sample and summary keep their places and their other keys; the verdict names what is missing, now and later."""
+    log = logs.make_log(
+        rig.folder / "run-h.wandb",
+        logs.run_record("h"),
+        logs.row(0, {"a": 1}),
+        logs.row(1, {"a": 2, "text": "x" * 5000, "list": [1.25] * 700}),
+        logs.sample(1, {"cpu": 1.5, "text": "y" * 6000}),
+        logs.row(2, {"a": 3}),
+        logs.exit_record(),
+    )
+    rig.settle(log)
+    rig.backend.before = small_server(2000)
+
+    report = rig.only(rig.sync())
+
+    run = rig.backend.runs["h"]
+    assert [row["a"] for row in run.rows] == [1, 2, 3]
+    assert run.rows[1].keys() == {"a", "_step", "_timestamp", "_runtime"}
+    assert json.loads(run.stream("events")[0])["system.cpu"] == 1.5
+    assert run.summary["a"] == 3
+    assert run.complete
+    assert report.verdict is Verdict.PARTIAL
+    assert {item.partition(" (")[0] for item in report.missing} == {
+        "step 1: text", "step 1: list", "a sample: system.text", "summary: text", "summary: list",
+    }  # fmt: skip
+    rig.backend.forget()
+    again = rig.only(rig.sync())
+    assert (again.verdict, sorted(again.missing)) == (Verdict.PARTIAL, sorted(report.missing))
+    assert rig.backend.bodies() == []
+
+
+def test_a_server_that_takes_nothing_at_all_fails_the_run(rig: Rig) -> None:
+    """With 413 for the shortest of lines there is no end of leaving out but this one."""
+    rig.run()
+    rig.backend.before = small_server(5)
+
+    assert rig.only(rig.sync()).verdict is Verdict.FAILED
+
+
+def test_a_line_of_very_many_values_is_cut_in_no_time_to_speak_of(rig: Rig) -> None:
+    """Thousands of values have to go from row and summary, and the line is not built anew for each."""
+    values = {f"k{at:05}": "v" * 600 for at in range(25_000)}
+    log = logs.make_log(rig.folder / "run-w.wandb", logs.run_record("w"), logs.row(0, values), logs.exit_record())
+    rig.settle(log)
+    begun = time.perf_counter()
+
+    report = rig.only(rig.sync())
+
+    assert time.perf_counter() - begun < 20.0
+    assert report.verdict is Verdict.PARTIAL
+    assert 15_000 < len(rig.backend.runs["w"].rows[0]) < 25_000
+
+
+def test_one_record_of_very_many_console_lines_goes_in_several_bodies(rig: Rig) -> None:
+    """A body is cut between any two lines, and a sync that ended between them goes on there."""
+    log = logs.make_log(
+        rig.folder / "run-c.wandb",
+        logs.run_record("c"),
+        logs.output("".join(f"line {at}\n" for at in range(2000))),
+        logs.exit_record(),
+    )
+    rig.settle(log)
+    rig.backend.before = lambda number, operation, _: (
+        Answer(500, {}, b"") if operation == "stream" and number >= 6 else None
+    )
+    assert rig.sync(body_bytes=10_000, retry_for=0.0).exit_code == 75
+    rig.backend.before = lambda *_: None
+    rig.sync(body_bytes=10_000)
+
+    lines = rig.backend.runs["c"].stream("console")
+    assert [line.partition(" ")[2] for line in lines] == [f"line {at}" for at in range(2000)]
+    assert set(rig.backend.written.values()) == {1}
+    assert all(len(request.body) < 30_000 for name, request in rig.backend.requests if name == "stream")
+
+
+def test_links_in_circles_end(rig: Rig) -> None:
+    """A pattern with `**` does not follow links to folders; two that lead round would be followed for ever."""
+    log = rig.run()
+    logs.make_log(log, logs.files_record("**/*.txt", "**/**/a/**/b*.md"), append=True)
+    rig.settle(log)
+    files = log.parent / "files"
+    (files / "x" / "a" / "y").mkdir(parents=True)
+    (files / "one").symlink_to(files)
+    (files / "two").symlink_to(files)
+    for name in ("top.txt", "x/deep.txt", "x/a/b1.md", "x/a/y/b2.md", "x/b3.md"):
+        (files / name).write_text(name)
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.SYNCED
+    found = {name for name in rig.backend.runs["a1b2c3d4"].files if name.endswith((".txt", ".md"))}
+    assert found == {"top.txt", "x/deep.txt", "x/a/b1.md", "x/a/y/b2.md"}

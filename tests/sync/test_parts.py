@@ -398,7 +398,7 @@ def test_a_sample_becomes_an_event_line(tmp_path: Path) -> None:
     )
     record = next(item for item in read_records(log) if item.kind == "stats")
 
-    assert event_line(record, round(logs.START_S * 1e9)) == (
+    assert event_line(record, round(logs.START_S * 1e9), []) == (
         '{"_wandb":true,"_timestamp":1790000002.75,"_runtime":2.25,"system.cpu":1.5,"system.disk./.usageGB":3}'
     )
 
