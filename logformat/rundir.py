@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 _NAME = re.compile(r"(?P<prefix>offline-run|run)-(?P<date>[0-9]{8}_[0-9]{6})-(?P<run_id>.+)", re.DOTALL)
 _LOG = re.compile(r"run-(?P<run_id>.+)\.wandb", re.DOTALL)
@@ -22,8 +22,7 @@ MAX_DEPTH = 8
 """Folders below the path given in which logs are looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunDirName:
+class RunDirName(NamedTuple):
     """The parts of a run directory's name; the time is local, as the writer's clock had it."""
 
     prefix: str
