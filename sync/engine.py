@@ -125,6 +125,8 @@ def _replay_all(
     except KeyboardInterrupt:
         interrupted = True
         stop.set()
+        if own is not None:
+            own.abort()
         workers.shutdown(wait=True, cancel_futures=True)
         reported = {report.log for report in reports}
         for future, plan in futures.items():

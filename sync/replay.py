@@ -276,9 +276,11 @@ class RunReplay:
             segment.places.unmark()  # whatever a marker said, it does not hold any more
         known = next((segment.cursor for segment in self.segments if segment.cursor is not None), None)
         start = self._kept_start()
+        unasked = False
         if known is None:
             status = contact.ask(self.context.api, self.plan)
             start = contact.first_contact(status, self.plan, facts, self._state)
+            unasked = status is None
         elif (
             self.segments[0].cursor is None
             and known.base != Lines()
@@ -289,7 +291,12 @@ class RunReplay:
                 "sync all logs of the run in one command"
             )
         remote = self.context.api.upsert(fields)
-        if known is not None and (remote.inserted or remote.storage_id != known.storage_id):
+        if unasked and remote.history_lines and not remote.inserted:
+            raise Refused(
+                f"the server holds {remote.history_lines} rows of run {self.plan.run_id} and does not say which; "
+                "sync it under another id (--id), or delete the run there"
+            )
+        if known is not None and (remote.inserted or not _is_same_run(remote, known)):
             # The server has lost the run, or made a new one of this name: all of it goes again.
             start = contact.Start(Lines())
             for segment in self.segments:
@@ -481,6 +488,12 @@ class RunReplay:
 
 
 _MADE = frozenset({runfiles.SUMMARY_FILE, runfiles.CONFIG_FILE, runfiles.METADATA_FILE, runfiles.CONSOLE_FILE})
+
+
+def _is_same_run(remote: RemoteRun, cursor: Cursor) -> bool:
+    """Whether the cursor speaks of this run: rows go to where the server says, not to where a file beside the log does."""
+    ours = (cursor.storage_id, cursor.entity, cursor.project, cursor.run_id)
+    return ours == (remote.storage_id, remote.entity, remote.project, remote.run_id)
 
 
 def _fields_hash(fields: RunFields) -> str:

@@ -6,11 +6,14 @@ share: at 32 requests at a time, the library's asynchronous client costs nine ti
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from .errors import Interrupted, Permanent, Retryable
 
@@ -64,6 +67,7 @@ class HttpTransport:
         import httpx
 
         self._stop = stop or threading.Event()
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._client = httpx.Client(
             transport=http,
             timeout=httpx.Timeout(STALL_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
@@ -81,15 +85,18 @@ class HttpTransport:
         Raises:
             Retryable: no connection, a stall, a reset, or an answer that is cut or too large.
             Permanent: the file that is the body became shorter meanwhile, or URL or headers are none that can be sent.
-            Interrupted: the sync was stopped while the body was being sent.
+            Interrupted: the sync was stopped before or during the request.
         """
         import httpx
 
         deadline = time.monotonic() + 2 * STALL_TIMEOUT_S + request.length / _SLOWEST_UPLINK
         headers = {**request.headers, "Content-Length": str(request.length)}
         content = self._parts(request, deadline) if request.length else None
+        self._check(deadline)
         try:
-            with self._client.stream(request.method, request.url, headers=headers, content=content) as response:
+            with self._client.stream(
+                request.method, request.url, headers=headers, content=content, extensions={"trace": self._note_socket}
+            ) as response:
                 if response.headers.get("Content-Encoding", "identity") != "identity":
                     raise Permanent("the answer is packed, which was not asked for", status=response.status_code)
                 body = bytearray()
@@ -101,10 +108,24 @@ class HttpTransport:
                 return Answer(response.status_code, dict(response.headers.items()), bytes(body))
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, UnicodeError) as error:
             raise Permanent(f"URL or headers that cannot be sent: {error}", status=0) from error
-        except httpx.TimeoutException as error:
-            raise Retryable(f"no answer in time ({type(error).__name__})") from error
         except httpx.RequestError as error:
-            raise Retryable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from error
+            self._check(deadline)  # a connection that `abort` ended
+            kind = type(error).__name__
+            late = isinstance(error, httpx.TimeoutException)
+            reason = f"no answer in time ({kind})" if late else f"{kind}: {error}" if str(error) else kind
+            raise Retryable(reason) from error
+
+    def abort(self) -> None:
+        """End every request that is under way, also one that waits for a server that says nothing."""
+        for connection in list(self._sockets):
+            with contextlib.suppress(OSError):
+                # Not the method of an encrypted socket, which takes its state from under the thread that reads.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
+        """Remember the socket of each new connection, which nothing else would tell."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            self._sockets.add(info["return_value"].get_extra_info("socket"))
 
     def close(self) -> None:
         """Close the connections that are kept open."""

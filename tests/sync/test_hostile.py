@@ -6,7 +6,9 @@ import base64
 import json
 import os
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import httpx
 import pytest
 from runferry.sync import SyncSettings, UsageError, Verdict
 from runferry.sync.cursor import load
-from runferry.sync.errors import Permanent
+from runferry.sync.errors import Interrupted, Permanent
 from runferry.sync.lock import STALE_AFTER_S, Lock, LockedError
 from runferry.sync.places import write_durably
 from runferry.sync.ratelimit import Limits, read_limits
@@ -155,6 +157,46 @@ def test_a_file_that_shrinks_while_it_is_sent_is_missing(rig: Rig) -> None:
     assert marker(log).exists()
 
 
+def test_a_stop_ends_a_request_to_a_server_that_says_nothing() -> None:
+    """The user is not kept waiting for a minute by a server that took the request and fell silent."""
+    stop = threading.Event()
+    transport = HttpTransport(stop=stop)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        request = Request("POST", f"http://127.0.0.1:{listener.getsockname()[1]}/", {}, b"hello")
+        sent = pool.submit(transport.send, request)
+        connection, _ = listener.accept()
+        while b"hello" not in connection.recv(4096):
+            pass
+        stop.set()
+
+        transport.abort()
+
+        with pytest.raises(Interrupted):
+            sent.result(timeout=20)
+        connection.close()
+    with pytest.raises(Interrupted):
+        transport.send(request)
+    transport.close()
+
+
+def test_rows_are_not_sent_to_a_server_that_does_not_say_what_it_holds(rig: Rig) -> None:
+    """It refuses the question, but its run holds rows: they may be anybody's."""
+    rig.run(rows=3)
+    rig.sync()
+    for path in rig.folder.rglob("*.cursor"):
+        path.unlink()
+    for path in rig.folder.rglob("*.synced"):
+        path.unlink()
+    rig.backend.forget()
+    rig.backend.before = on("RunResumeStatus", Answer(400, {}, b"what?"))
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.FAILED
+    assert "does not say which" in report.reason
+    assert not rig.backend.written
+
+
 # -- side files --------------------------------------------------------------------------------------------------------
 
 
@@ -212,6 +254,24 @@ def test_a_cursor_of_absurd_values_is_none(rig: Rig, key: str, value: Any) -> No
     assert report.verdict is Verdict.SYNCED, report.reason
     assert load([cursor(log)])[0] is not None
     assert len(rig.backend.runs["a1b2c3d4"].rows) == 5
+
+
+def test_a_cursor_does_not_say_where_rows_go(rig: Rig) -> None:
+    """Whoever may write beside the log could else send its rows into another run: the server's word counts."""
+    log = rig.run(exit_code=None)
+    rig.sync()
+    rig.run(run_id="other")
+    rig.sync()
+    document = json.loads(cursor(log).read_text())
+    cursor(log).write_text(json.dumps({**document, "run_id": "other"}))
+    logs.make_log(log, logs.row(5), append=True)
+    rig.settle(log)
+    rig.backend.forget()
+
+    rig.sync()
+
+    assert {run_id for run_id, _, _ in rig.backend.written} == {"a1b2c3d4"}
+    assert len(rig.backend.runs["a1b2c3d4"].rows) == 6
 
 
 def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path: Path) -> None:

@@ -61,17 +61,18 @@ def state_of(server: Server, run_id: str) -> dict[str, Any]:
     }
 
 
-def test_a_kill_at_any_request_costs_nothing(folder: Path, server: Server) -> None:
-    """SIGKILL before and after each request, then a plain sync: the rows are the log's, none twice, all else as in a clean sync."""
-    log = logs.simple_run(folder, run_id="clean", rows=60)
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_kill_at_any_request_costs_nothing(folder: Path, server: Server, turn: int) -> None:
+    """SIGKILL at each request, in turn before and after it, then a plain sync: the rows are the log's, none twice, all else as in a clean sync."""
+    log = logs.simple_run(folder, run_id=f"clean{turn}", rows=60)
     (log.parent / "files" / "f").write_text("x")
     server.forget_requests()
     assert cli(server, log).returncode == 0
     count = len(server.requests())
     killed = 0
     for number in range(1, count + 8):
-        moment = "before" if number % 2 else "after"
-        run_id = f"k{number}"
+        moment = "before" if (number + turn) % 2 else "after"
+        run_id = f"k{number}{moment}"
         log = logs.simple_run(folder, run_id=run_id, rows=60)
         child = subprocess.run(
             [sys.executable, SCRIPT, log, server.url, server.key, str(number), moment], timeout=60, check=False
