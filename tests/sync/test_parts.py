@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -169,6 +170,27 @@ def test_negative_and_wrong_typed_counts_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c").write_text(json.dumps(document))
 
     assert load([tmp_path / "c"])[0] is None
+
+
+def test_a_cursor_of_absurd_size_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as none, and the note says why."""
+    (tmp_path / "c").write_text(" " * 100)
+    monkeypatch.setattr("runferry.sync.cursor._MAX_SIZE", 50)
+
+    found, note = load([tmp_path / "c"])
+
+    assert found is None
+    assert "too large" in note
+
+
+@pytest.mark.parametrize("at", [0, 65_535, 300_000 - 65_536, 299_999])
+def test_a_prefix_is_known_by_both_its_ends(tmp_path: Path, at: int) -> None:
+    """One other byte in its first or last 64 KiB makes it another one."""
+    data = bytearray(300_000)
+    before = prefix_hash(io.BytesIO(data), 300_000)
+    data[at] = 1
+
+    assert prefix_hash(io.BytesIO(data), 300_000) != before
 
 
 def test_a_cursor_belongs_to_its_log_and_target_only(tmp_path: Path) -> None:

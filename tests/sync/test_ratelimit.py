@@ -201,3 +201,59 @@ def test_full_jitter_stays_below_its_ceiling_and_above_zero() -> None:
     waits = [full_jitter(rng, attempt) for attempt in (0, 1, 5, 50, 5000)]
 
     assert all(0.0 < wait <= 60.0 for wait in waits)
+
+
+class Highest(random.Random):
+    """Draws the upper end of every range."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return max(a, b)
+
+
+def test_back_off_doubles_with_each_refusal_and_begins_anew_with_an_answer() -> None:
+    """Refusals that say nothing: at most 1, 2, 4 s and so on (a tenth more as jitter), and 1 s again once one got through."""
+    pacer = Pacer(FakeClock(), Highest())
+
+    waits = [pacer.refused(Limits()) for _ in range(4)]
+    pacer.accepted(Limits())
+
+    assert waits == [pytest.approx(1.1 * 2**attempt) for attempt in range(4)]
+    assert pacer.refused(Limits()) == pytest.approx(1.1)
+
+
+def test_a_short_wish_does_not_open_a_lane_that_is_closed_for_longer() -> None:
+    """Answers of several workers come in any order; the longest wait counts."""
+    pacer = make_pacer(FakeClock())
+    pacer.refused(Limits(retry_after=100.0))
+    pacer.refused(Limits(retry_after=1.0))
+
+    assert pacer.closed_for >= 100.0
+
+
+def test_no_more_is_sent_at_once_than_remains() -> None:
+    """Two requests remain: the third waits, whatever burst would else be allowed."""
+    clock = FakeClock()
+    pacer = make_pacer(clock)
+    pacer.accepted(Limits(remaining=2.0, reset=10.0))
+    begun = clock.monotonic()
+    pacer.wait()
+    pacer.wait()
+    assert clock.monotonic() == begun
+
+    pacer.wait()
+
+    assert clock.monotonic() > begun
+
+
+def test_the_rate_stays_below_what_the_headers_allow() -> None:
+    """100 in 50 s are 2 per second; behind the burst a little less than that is spent, for the requests in flight."""
+    clock = FakeClock()
+    pacer = make_pacer(clock)
+    pacer.accepted(Limits(remaining=100.0, reset=50.0))
+    for _ in range(10):
+        pacer.wait()
+    begun = clock.monotonic()
+    for _ in range(19):
+        pacer.wait()
+
+    assert 10.0 <= clock.monotonic() - begun <= 11.0

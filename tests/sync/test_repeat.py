@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ def test_a_log_that_another_tool_marked_is_skipped_unless_asked_for(rig: Rig) ->
     assert "--include-synced" in rig.only(report).reason
     assert rig.backend.requests == []
     assert rig.only(rig.sync(include_synced=True)).verdict is Verdict.SYNCED
+
+
+def test_include_synced_brings_back_what_the_server_lost_of_a_run(rig: Rig) -> None:
+    """Summary and files go again too, though nothing in the log has changed."""
+    rig.run()
+    rig.sync()
+    run = rig.backend.runs["a1b2c3d4"]
+    kept, run.summary, files, run.files = run.summary, None, run.files, {}
+
+    rig.sync(include_synced=True)
+
+    assert run.summary == kept
+    assert run.files == files
 
 
 def test_include_synced_writes_the_same_lines_again(rig: Rig) -> None:
@@ -76,6 +90,69 @@ def test_rows_of_an_unknown_writer_are_never_overwritten(rig: Rig) -> None:
     assert (rig.only(report).verdict, report.exit_code) == (Verdict.FAILED, 1)
     assert "--id" in rig.only(report).reason
     assert (json.dumps(run.lines), run.variables["config"]) == before
+
+
+def at_the_upsert(act: Callable[[], Any]) -> Callable[..., None]:
+    """A hook that acts once: after the log was read for the first time, before it is read again to be sent."""
+    left = [act]
+
+    def before(_: int, operation: str, __: object) -> None:
+        if operation == "UpsertBucket" and left:
+            left.pop()()
+
+    return before
+
+
+def test_a_log_that_grows_while_it_is_synced_is_sent_as_it_was_and_then_the_rest(rig: Rig) -> None:
+    """What came after the first look waits for the next sync, and nothing is marked before."""
+    log = rig.run(rows=5, exit_code=None)
+    rig.backend.before = at_the_upsert(
+        lambda: logs.make_log(log, logs.row(5), logs.output("late\n"), logs.exit_record(), append=True)
+    )
+
+    first = rig.only(rig.sync())
+
+    assert first.verdict is Verdict.LIVE
+    assert len(rig.backend.runs["a1b2c3d4"].rows) == 5
+    assert not rig.backend.runs["a1b2c3d4"].complete
+    rig.settle(log)
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert rig.backend.runs["a1b2c3d4"].rows == load(log).rows
+    assert set(rig.backend.written.values()) == {1}
+
+
+@pytest.mark.parametrize("lost", ["cut", "gone", "other"])
+def test_a_log_that_is_changed_while_it_is_synced_is_never_called_synced(rig: Rig, tmp_path: Path, lost: str) -> None:
+    """Cut, removed or replaced between the two readings: failed, named, not marked."""
+    log = rig.run(rows=50)
+    other = logs.simple_run(tmp_path, run_id="a1b2c3d4", rows=7)
+    act = {
+        "cut": lambda: os.truncate(log, log.stat().st_size // 2),
+        "gone": log.unlink,
+        "other": lambda: log.write_bytes(other.read_bytes()),
+    }[lost]
+    rig.backend.before = at_the_upsert(act)
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.FAILED
+    assert "changed while it was read" in report.reason or "No such file" in report.reason
+    assert not marker(log).exists()
+    assert not log.with_name(log.name + ".lock").exists()
+
+
+def test_rows_without_steps_go_on_counting_in_a_later_sync(rig: Rig) -> None:
+    """Their steps follow the rows before them, also those that an earlier sync has sent."""
+    values = {"_timestamp": logs.START_S, "loss": 1}
+    log = logs.make_log(rig.folder / "run-s.wandb", logs.run_record("s"), *(logs.row(None, values) for _ in range(3)))
+    rig.settle(log)
+    rig.sync()
+    logs.make_log(log, logs.row(None, values), append=True)
+    rig.settle(log)
+
+    rig.sync()
+
+    assert [row["_step"] for row in rig.backend.runs["s"].rows] == [0, 1, 2, 3]
 
 
 def test_a_replaced_log_is_not_sent_from_the_middle(rig: Rig) -> None:
