@@ -136,6 +136,27 @@ def test_a_server_that_takes_small_bodies_only_gets_small_ones(rig: Rig) -> None
     assert rig.backend.runs["a1b2c3d4"].rows == load(log).rows
 
 
+def test_the_size_that_a_server_takes_is_learnt(rig: Rig) -> None:
+    """After a few refusals the bodies behind them are of a size that is taken, and none of those is refused."""
+    rig.run(rows=6000)
+    sizes: list[tuple[int, bool]] = []
+
+    def before(_: int, operation: str, request: Request) -> Answer | None:
+        if operation != "stream":
+            return None
+        sizes.append((len(request.body), len(request.body) > 200_000))
+        return Answer(413, {}, b"") if sizes[-1][1] else None
+
+    rig.backend.before = before
+
+    report = rig.sync(body_bytes=500_000)
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    refused = [at for at, (_, refused) in enumerate(sizes) if refused]
+    assert 1 <= len(refused) <= 4
+    assert refused[-1] < len(sizes) / 2
+
+
 def test_a_deleted_run_fails_alone_and_says_what_to_do(rig: Rig) -> None:
     """409 of one run is final for it; the others are synced."""
     for name in ("dead", "alive"):

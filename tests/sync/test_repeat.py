@@ -141,6 +141,23 @@ def test_a_log_that_is_changed_while_it_is_synced_is_never_called_synced(rig: Ri
     assert not log.with_name(log.name + ".lock").exists()
 
 
+def test_records_without_lines_are_acknowledged_too(rig: Rig) -> None:
+    """A config change at the end of a log that stays partial is told once, and not at every sync."""
+    log = rig.run(exit_code=None)
+    logs.make_log(log, logs.files_record("gone.txt"), append=True)
+    rig.settle(log)
+    rig.sync()
+    logs.make_log(log, logs.config_record({"late": 1}), append=True)
+    rig.settle(log)
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+    assert rig.backend.runs["a1b2c3d4"].config["late"] == {"value": 1}
+    rig.backend.forget()
+
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+
+    assert rig.backend.requests == []
+
+
 def test_rows_without_steps_go_on_counting_in_a_later_sync(rig: Rig) -> None:
     """Their steps follow the rows before them, also those that an earlier sync has sent."""
     values = {"_timestamp": logs.START_S, "loss": 1}

@@ -365,6 +365,17 @@ def test_the_summary_is_the_fold_of_the_log_whatever_the_rows(tmp_path: Path, se
     assert rig.backend.requests == []
 
 
+def test_the_runtime_is_that_of_the_row_that_ran_longest(rig: Rig) -> None:
+    """Rows that leave nothing else in the summary count for it, as when the log is read whole."""
+    rows = [logs.row(None, {"a": 1, "_runtime": at, "_step": step}) for step, at in enumerate((1.0, 9.5, 3.0))]
+    log = logs.make_log(rig.folder / "run-t.wandb", logs.run_record("t"), *rows)
+    rig.settle(log)
+
+    rig.sync()
+
+    assert rig.backend.runs["t"].summary["_wandb"]["runtime"] == int(load(log).runtime) == 9
+
+
 def test_a_row_that_is_no_row_is_damage_and_takes_no_line(rig: Rig) -> None:
     """A history record with a good checksum that cannot be decoded is left out and reported; its neighbours move up."""
     from runferry.logformat import FILE_HEADER, Framer
