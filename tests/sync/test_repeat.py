@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from runferry.logformat import load
 from runferry.sync import Report, Verdict
+from runferry.sync.transport import Answer
 from support import logs
-from support.syncrig import Rig, cursor, marker
+from support.syncrig import Rig, cursor, marker, on
 
 
 def test_a_log_that_another_tool_marked_is_skipped_unless_asked_for(rig: Rig) -> None:
@@ -156,6 +157,34 @@ def test_records_without_lines_are_acknowledged_too(rig: Rig) -> None:
     assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
 
     assert rig.backend.requests == []
+
+
+def test_a_marker_does_not_outlive_the_log_that_it_was_set_for(rig: Rig) -> None:
+    """A log that has grown is not marked any more as soon as its sync begins, also when that fails."""
+    log = rig.run(exit_code=None)
+    rig.settle(log, 3600)
+    rig.sync()
+    assert marker(log).exists()
+    logs.make_log(log, logs.row(5), append=True)
+    rig.settle(log, 3600)
+    rig.backend.before = on("stream", Answer(403, {}, b"no"))
+
+    assert rig.only(rig.sync()).verdict is Verdict.FAILED
+
+    assert not marker(log).exists()
+
+
+def test_rows_that_the_server_has_already_are_not_counted_as_sent(rig: Rig) -> None:
+    """Without a cursor the server says how far it is; only the row behind that is new."""
+    log = rig.run(exit_code=None)
+    rig.sync()
+    cursor(log).unlink()
+    logs.make_log(log, logs.row(5), append=True)
+    rig.settle(log)
+
+    report = rig.only(rig.sync())
+
+    assert (report.rows, report.rows_sent) == (6, 1)
 
 
 def test_rows_without_steps_go_on_counting_in_a_later_sync(rig: Rig) -> None:
