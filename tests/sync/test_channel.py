@@ -163,6 +163,19 @@ def test_a_host_that_is_down_is_down_for_everybody() -> None:
     assert len(rig.script.times) - before == 1
 
 
+def test_a_refusal_for_good_shows_that_the_host_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it, a failure gets the whole budget again: the host was not silent all the time."""
+    rig = Rig(Answer(500, {}, b""), retry_for=20.0)
+    with pytest.raises(OutOfTime):
+        rig.call()
+    monkeypatch.setattr(rig.script, "answers", [Answer(404, {}, b"")])
+    with pytest.raises(Permanent):
+        rig.call()
+    monkeypatch.setattr(rig.script, "answers", [Answer(500, {}, b""), answer()])
+
+    assert rig.call() == b"ok"
+
+
 def test_a_conflict_of_a_run_record_gets_a_few_attempts() -> None:
     """A 409 on the upsert may be a race and is tried again; one that speaks of a deleted run is final at once."""
     assert Rig(answer(409), answer()).call(retry_conflict=True) == b"ok"

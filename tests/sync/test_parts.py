@@ -261,6 +261,56 @@ def test_a_silent_lock_of_another_host_is_taken_over_in_time(tmp_path: Path) -> 
     assert not lock.beat()
 
 
+def test_a_lock_that_was_taken_over_is_not_given_back_by_its_old_holder(tmp_path: Path) -> None:
+    """Who slept too long finds the lock in other hands and leaves it there."""
+    clock = FakeClock()
+    first, second = Lock(tmp_path / "l", clock), Lock(tmp_path / "l", clock)
+    first.acquire()
+    clock.advance(STALE_AFTER_S + 1)
+    second.acquire()
+
+    first.release()
+
+    with pytest.raises(LockedError):
+        Lock(tmp_path / "l", clock).acquire()
+    second.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_takers_of_a_stale_lock_the_slower_puts_the_fresh_one_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both judged the same dead lock; when the second removes it, the first one's new lock lies there already."""
+    clock = FakeClock()
+    path = tmp_path / "l"
+    Lock(path, clock).acquire()
+    clock.advance(STALE_AFTER_S + 1)
+    quick, slow = Lock(path, clock), Lock(path, clock)
+    judge = Lock._judge
+
+    def judge_and_be_overtaken(self: Lock, holder: dict[str, object]) -> None:
+        judge(self, holder)
+        monkeypatch.setattr(Lock, "_judge", judge)
+        quick.acquire()
+
+    monkeypatch.setattr(Lock, "_judge", judge_and_be_overtaken)
+
+    with pytest.raises(LockedError):
+        slow.acquire()
+
+    assert quick.beat()
+
+
+def test_a_process_of_another_host_is_not_looked_for_on_this_one(tmp_path: Path) -> None:
+    """Its number says nothing here; its sign of life is fresh, so it holds the lock."""
+    clock = FakeClock()
+    holder = {"host": "elsewhere", "pid": 2**22 + 1, "heartbeat": clock.time(), "token": "t"}
+    (tmp_path / "l").write_text(json.dumps(holder))
+
+    with pytest.raises(LockedError, match="elsewhere"):
+        Lock(tmp_path / "l", clock).acquire()
+
+
 def test_a_heartbeat_keeps_a_lock_alive(tmp_path: Path) -> None:
     """Beating moves the time on, so that a long sync is not taken for a dead one."""
     clock = FakeClock()
