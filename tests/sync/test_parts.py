@@ -463,6 +463,11 @@ def test_a_line_is_the_row_that_the_reader_sees(items: list[tuple[list[str], obj
         assert json.loads(line) == expected
 
 
+def test_a_line_holds_each_key_once() -> None:
+    """Two items of one key on the first level are one key at the server, with the later value."""
+    assert Rows().line_of((("a",), ("_step",), ("a",)), [b"1", b"0", b"2"]) == '{"_step":0,"a":2}'
+
+
 def test_a_sample_becomes_an_event_line(tmp_path: Path) -> None:
     """Keys get their prefix, time and runtime come from the record, broken values go alone."""
     log = logs.make_log(

@@ -365,6 +365,21 @@ def test_the_summary_is_the_fold_of_the_log_whatever_the_rows(tmp_path: Path, se
     assert rig.backend.requests == []
 
 
+def test_a_null_in_the_last_row_leaves_the_value_before_it_in_the_summary(rig: Rig) -> None:
+    """Also when the rows are folded on their way, where a row that is overwritten is passed over."""
+    rig.settle(
+        logs.make_log(
+            rig.folder / "run-n.wandb",
+            logs.run_record("n"),
+            *(logs.row(None, {"a": value, "_step": step}) for step, value in enumerate((1, 2, None))),
+        )
+    )
+
+    rig.sync()
+
+    assert rig.backend.runs["n"].summary["a"] == 2
+
+
 def test_the_runtime_is_that_of_the_row_that_ran_longest(rig: Rig) -> None:
     """Rows that leave nothing else in the summary count for it, as when the log is read whole."""
     rows = [logs.row(None, {"a": 1, "_runtime": at, "_step": step}) for step, at in enumerate((1.0, 9.5, 3.0))]
