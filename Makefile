@@ -23,7 +23,7 @@ $(PEER)/ready.stamp: Makefile
 
 setup: $(VENV)/ready.stamp ## make the virtual environment
 
-demo: setup ## a real training run, sampled, logged, synced and shown, in about 20 seconds
+demo: setup ## a real training run, sampled, logged, synced and shown, in about ten seconds
 	$(BIN)/python examples/demo.py
 
 test: setup $(PEER)/ready.stamp ## the tests (minutes)

@@ -79,11 +79,12 @@ def __getattr__(name: str) -> Any:
     if name == "sync":  # a folder of its own name, so the import system decides what stands here
         return importlib.import_module(".sync", __name__)
     if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = "" if name.startswith("_") else "; what is not there yet stands in the README"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     value = getattr(importlib.import_module(_WHERE[name], __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

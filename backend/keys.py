@@ -19,11 +19,10 @@ UPLOAD_TTL_S = 24 * 3600
 
 @dataclass(frozen=True)
 class ApiKeys:
-    """The accepted keys. `file` is where they can be read, if anywhere; `generated` says that it was just made."""
+    """The accepted keys. `file` is where they can be read, if anywhere."""
 
     keys: tuple[str, ...] = field(repr=False)
     file: Path | None = None
-    generated: bool = False
 
     def accepts(self, authorization: str | None) -> bool:
         """Checks an `Authorization: Basic base64(user:key)` header; the user name is not looked at."""
@@ -57,7 +56,7 @@ def load_keys(data_dir: Path, key_file: Path | None, environ: Mapping[str, str] 
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(key + "\n")
-    return ApiKeys((key,), path, generated=True)
+    return ApiKeys((key,), path)
 
 
 def _checked(lines: Iterable[str], source: str) -> tuple[str, ...]:

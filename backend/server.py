@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shlex
 import signal
 import socket
 import struct
@@ -21,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .app import create_app
 from .faults import Faults, FaultScript
-from .keys import ApiKeys, load_keys
+from .keys import MIN_KEY_LENGTH, ApiKeys, load_keys
 from .requestlog import RequestLog
 from .settings import ServeSettings
 from .store import Store
@@ -158,11 +159,14 @@ def _announce(
         line = {"type": "serving", "url": url, "api_key_file": None if key_file is None else str(key_file)}
         print(json.dumps(line), file=out, flush=True)
         return
-    print(f"serving {settings.data_dir} at {url}", file=out)
+    print(f"serving {settings.data_dir} at {url} (the page, too); Ctrl-C ends it", file=out)
+    print("where you sync:", file=out)
+    print(f"  export WANDB_BASE_URL={url}", file=out)
     if keys is None:
-        print("no API key is asked for", file=out)
-    elif keys.generated:
-        print(f"API key (kept in {key_file}): {keys.keys[0]}", file=out)
-    elif key_file is not None:
-        print(f"API key: in {key_file}", file=out)
-    print("Ctrl-C ends it", file=out, flush=True)
+        print(f"  export WANDB_API_KEY={'0' * MIN_KEY_LENGTH}  # none is asked for, but clients want one", file=out)
+    elif key_file is None:
+        print("  export WANDB_API_KEY=...  # one of those in RUNFERRY_SERVE_API_KEYS", file=out)
+    else:  # the key itself stays out of terminals and their logs
+        path = shlex.quote(str(key_file.absolute()))
+        print(f"  export WANDB_API_KEY=\"$(grep -m 1 '^[^#]' {path})\"", file=out)
+    out.flush()

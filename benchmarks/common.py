@@ -39,7 +39,7 @@ def measure(command: Sequence[str | Path], *, env: dict[str, str] | None = None,
     began = time.perf_counter()
     process = subprocess.Popen(
         [str(part) for part in command],
-        env={**os.environ, **(env or {})},
+        env=clean_environment(env),
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -69,14 +69,17 @@ def measure(command: Sequence[str | Path], *, env: dict[str, str] | None = None,
     return Usage(wall, sum(cpu.values()), peak, output, process.returncode)
 
 
+def clean_environment(more: dict[str, str] | None) -> dict[str, str]:
+    """This environment without what would make every start compile the sources again."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | (more or {})
+
+
 def child(
     python: Path, script: str, *arguments: object, env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> Any:
     """The JSON that a script of this folder prints as its last line, run by `python`."""
     command = [str(python), str(HERE / script), *(str(argument) for argument in arguments)]
-    done = subprocess.run(
-        command, env={**os.environ, **(env or {})}, cwd=cwd, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=clean_environment(env), cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{script} failed under {python}:\n{done.stdout}\n{done.stderr}")
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -37,6 +37,8 @@ def make(path: Path, rows: int, metrics: int, layout: str) -> None:
             values = [repr(rng.random()) for _ in keys]
             internal = [("_step", str(step)), ("_timestamp", repr(start + step / 10)), ("_runtime", repr(step / 10))]
             items = [*zip(keys, values, strict=True), *internal]
+            if layout == "peer":  # its maps have no order
+                rng.shuffle(items)
             history = [messages.HistoryItem(nested_key=[key], value_json=value) for key, value in items]
             if layout == "peer":
                 runtime = [

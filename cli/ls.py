@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ import click
 
 from ..logformat import GapReason, RunState, find_logs, read_records, run_id_of
 from ..sync.status import sync_state
-from .text import ago, plain_json, printable, size
+from .text import ago, plain_json, printable, size, stale_after_option
 
-_PIPE_WIDTH = 200  # columns where no terminal says how wide it is: wide enough that nothing folds
+_WIDE = 120  # columns from which on samples, sizes and paths are shown
+_PIPE_WIDTH = 250  # columns where no terminal says how wide it is: wide enough that nothing folds
 
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run and line.")
-def command(paths: tuple[Path, ...], *, as_json: bool) -> None:
+@stale_after_option
+def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> None:
     """List every run below PATHS (default: ./wandb): what it is, how it ended, how much of it was synced.
 
     Every log is read in full, so what is listed is what can be read. Exit code 1: a log is damaged or unreadable.
@@ -28,14 +30,15 @@ def command(paths: tuple[Path, ...], *, as_json: bool) -> None:
     try:
         logs = [log for path in paths or (Path("wandb"),) for log in find_logs(path)]
     except FileNotFoundError as error:
-        raise click.UsageError(str(error)) from error
-    rows = (_row(log) for log in dict.fromkeys(logs))
+        hint = "" if paths else " (no wandb directory here: name a path)"
+        raise click.UsageError(f"{error}{hint}") from error
+    rows = (_row(log, stale_after) for log in dict.fromkeys(logs))
     damaged = _print_json(rows) if as_json else _print_table(rows, count=len(logs))
     if damaged:
         sys.exit(1)
 
 
-def _row(log: Path) -> dict[str, Any]:
+def _row(log: Path, stale_after: float) -> dict[str, Any]:
     row: dict[str, Any] = {"type": "run", "run": run_id_of(log), "log": str(log)}
     try:
         stat = log.stat()
@@ -49,7 +52,7 @@ def _row(log: Path) -> dict[str, Any]:
         "run": info.run_id or row["run"],
         "name": info.display_name,
         "project": "/".join(part for part in (info.entity, info.project) if part),
-        "status": state.status(age=age),
+        "status": state.status(age=age, stale_after=stale_after),
         "exit_code": state.exit_code,
         "rows": state.row_count,
         "samples": state.sample_count,
@@ -94,30 +97,43 @@ def _print_table(rows: Iterator[dict[str, Any]], *, count: int) -> bool:
     listed = track(rows, total=count, description="reading", console=Console(stderr=True), transient=True)
     found = list(listed if console.is_terminal else rows)
     damaged = any(row.get("problem") for row in found)
-    if found:
-        if not console.is_terminal:
-            console.width = _PIPE_WIDTH
-        console.print(_table(found, problems=damaged))
-    else:
+    if not found:
         click.echo("no runs found")
+        return False
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    console.print(_table(found, wide=console.width >= _WIDE, problems=damaged))
     return damaged
 
 
-def _table(rows: list[dict[str, Any]], *, problems: bool) -> Any:
+def _table(rows: list[dict[str, Any]], *, wide: bool, problems: bool) -> Any:
+    """What tells runs apart is never cut; where there is room, more is said."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("run", "status", "rows", "samples", "size", "written", "synced"):
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "run": lambda row: row["run"],
+        "status": lambda row: row["status"],
+        "rows": lambda row: str(row.get("rows", "")),
+    }
+    if wide:
+        columns["samples"] = lambda row: str(row.get("samples", ""))
+        columns["size"] = lambda row: size(row["size"]) if "size" in row else ""
+    columns["written"] = lambda row: f"{ago(row['age'])} ago" if "age" in row else ""
+    columns["synced"] = lambda row: row.get("sync", "")
+    for title in columns:
         table.add_column(title, justify="right" if title in {"rows", "samples", "size"} else "left", no_wrap=True)
-    for title in ("project", "name"):
-        table.add_column(title, no_wrap=True, overflow="ellipsis")
+    flexible: dict[str, Callable[[dict[str, Any]], str]] = {
+        "project": lambda row: row.get("project", ""),
+        "name": lambda row: row.get("name", ""),
+    }
     if problems:
-        table.add_column("problem", overflow="fold", min_width=16)
+        flexible["problem"] = lambda row: row["problem"]
+    if wide:
+        flexible["log"] = lambda row: row["log"]
+    for title in flexible:
+        table.add_column(title, overflow="fold" if title == "log" else "ellipsis")
     for row in rows:
-        cells = [row["run"], row["status"], str(row.get("rows", "")), str(row.get("samples", ""))]
-        cells += [size(row["size"]), f"{ago(row['age'])} ago"] if "size" in row else ["", ""]
-        cells += [row.get("sync", ""), row.get("project", ""), row.get("name", "")]
-        cells += [row["problem"]] if problems else []
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+        table.add_row(*(Text(printable(cell(row))) for cell in (columns | flexible).values()))
     return table

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
+from .text import plain_json
+
 DURABILITY = ("relaxed", "normal", "record", "disk")
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--project", help="Project of the run (default: WANDB_PROJECT, else uncategorized).")
 @click.option("--entity", help="Entity of the project (default: WANDB_ENTITY, else the backend's).")
 @click.option("--name", help="Display name of the run.")
@@ -23,6 +25,7 @@ DURABILITY = ("relaxed", "normal", "record", "disk")
 @click.option("--durability", type=click.Choice(DURABILITY), help="What a crash may lose; see docs/writing.md.")
 @click.option("--pty/--no-pty", default=None, help="Give CMD a pseudo-terminal (default: if this output is one).")
 @click.option("--quiet", is_flag=True, help="Print nothing of our own but warnings.")
+@click.option("--json", "as_json", is_flag=True, help="Say what we say as JSON, one object per line on standard error.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     *,
@@ -37,6 +40,7 @@ def command(
     durability: str | None,
     pty: bool | None,
     quiet: bool,
+    as_json: bool,
     cmd: tuple[str, ...],
 ) -> None:
     """Run CMD and log its console output, its exit code and the system metrics of its processes.
@@ -66,7 +70,7 @@ def command(
         sample_interval=interval,
         durability=durability,
         console="off",  # the command's output is taken at its source, not from our own streams
-        silent=quiet or None,
+        silent=quiet or as_json or None,
     )
     try:
         settings = resolve(given)
@@ -74,9 +78,14 @@ def command(
         raise click.UsageError(str(error)) from error
     role = Role.FULL if settings.ranks == "all" else rank_of(os.environ).role
 
+    runs: list[Run] = []
+
     def begin(pid: int) -> Run:
         run = Run(settings, role=role, version=__version__, pid=pid, argv=cmd)
-        if run.path and not settings.silent:
+        runs.append(run)
+        if as_json:
+            click.echo(plain_json({"type": "run_started", "run": run.id, "log": run.path}), err=True)
+        elif run.path and not settings.silent:
             say(f"logging run {run.id} to {run.path}")
         return run
 
@@ -85,4 +94,9 @@ def command(
     except CommandError as error:
         click.echo(f"runferry record: {error.filename}: {error.strerror}", err=True)
         code = error.code
+    for run in runs if as_json else ():
+        report = run.finish()  # it has ended: what became of it
+        done = {"type": "run_done", "run": run.id, "log": run.path, "exit_code": code, "complete": report.complete}
+        dropped = {"rows_dropped": report.rows_dropped, "others_dropped": report.others_dropped}
+        click.echo(plain_json({**done, **dropped}), err=True)
     sys.exit(code)

@@ -25,6 +25,18 @@ def _line(sample: Sample) -> str:
     )
 
 
+def _exists(pid: int) -> bool:
+    if os.name != "posix":
+        return True  # the probes will tell
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
+
+
 def _watch(settings: SamplerSettings) -> None:
     """Print samples until interrupted. The sampler's thread only hands them over; a closed pipe shows here."""
     samples: queue.SimpleQueue[Sample] = queue.SimpleQueue()
@@ -57,8 +69,9 @@ def _watch(settings: SamplerSettings) -> None:
 @click.option("--per-core", is_flag=True, help="Add the load of each core.")
 @click.option("--per-interface", is_flag=True, help="Add the traffic of each network interface.")
 @click.option("--extended", is_flag=True, help="Add rates and other keys that the W&B list does not have.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line: as without it.")
 @click.option("--self", "self_metrics", is_flag=True, help="Add what each probe costs.")
-def command(*, watch: bool, interval: float | None, pid: int | None, **options: Any) -> None:
+def command(*, watch: bool, interval: float | None, pid: int | None, as_json: bool, **options: Any) -> None:  # noqa: ARG001
     """Print this machine's metrics: one JSON object with `timestamp` and `values`.
 
     \b
@@ -68,6 +81,11 @@ def command(*, watch: bool, interval: float | None, pid: int | None, **options: 
 
     A metric that cannot be read is left out; docs/sampling.md lists the keys.
     """
+    if pid is not None and not _exists(pid):
+        raise click.UsageError(f"--pid: there is no process {pid}")
+    for disk in options["disks"]:
+        if not os.path.lexists(disk):
+            raise click.UsageError(f"--disk: there is no {disk}")
     try:
         settings = SamplerSettings(
             interval=DEFAULT_INTERVAL if interval is None else interval,
@@ -86,5 +104,12 @@ def command(*, watch: bool, interval: float | None, pid: int | None, **options: 
         raise click.UsageError(str(error)) from error
     if watch:
         _watch(settings)
-    else:
-        click.echo(_line(sample_once(settings, pause=READINGS_APART if interval is None else interval)))
+        return
+    sample = sample_once(settings, pause=READINGS_APART if interval is None else interval)
+    click.echo(_line(sample))
+    if options["gpus"] and not any(key.startswith("gpu.") for key in sample.values):
+        click.echo("runferry sample: no such GPU was found", err=True)
+        sys.exit(1)
+    if not sample.values:
+        click.echo("runferry sample: nothing could be read by the probes asked for", err=True)
+        sys.exit(1)

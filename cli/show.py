@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import sys
 from collections.abc import Iterator
@@ -10,10 +11,10 @@ from typing import Any
 
 import click
 
-from ..logformat import Gap, Record, RunState, WireError, find_logs, latest_run, read_records
+from ..logformat import Gap, GapReason, Record, RunState, WireError, find_logs, latest_run, log_name, read_records
 from ..logformat.describe import describe
 from ..logformat.schema import KINDS
-from .text import clip, plain_json, printable, when
+from .text import ago, clip, plain_json, printable, stale_after_option, when
 
 
 @click.command()
@@ -27,10 +28,12 @@ from .text import clip, plain_json, printable, when
     help="Only records of this kind, such as history; may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line (with --summary: one object).")
-def command(path: Path, *, as_summary: bool, kinds: tuple[str, ...], as_json: bool) -> None:
+@stale_after_option
+def command(path: Path, *, as_summary: bool, kinds: tuple[str, ...], as_json: bool, stale_after: float) -> None:
     """Show the records of a log, or its summary.
 
-    PATH is a log, a run directory, or a wandb directory, of which the latest run is shown. Values that JSON cannot
+    PATH is a log, a run directory, the id of a run in ./wandb, or a wandb directory, of which the latest run is shown.
+    Values that JSON cannot
     say (NaN, Infinity) are printed as Python prints them.
 
     Exit code 1 says that part of the log could not be read; every such gap is shown where it lies.
@@ -42,7 +45,12 @@ def command(path: Path, *, as_summary: bool, kinds: tuple[str, ...], as_json: bo
         )
     log = _one_log(path)
     try:
-        damaged = _print_summary(log, as_json=as_json) if as_summary else _print_records(log, kinds, as_json=as_json)
+        if as_summary:
+            damaged = _print_summary(log, as_json=as_json, stale_after=stale_after)
+        else:
+            damaged = _print_records(log, kinds, as_json=as_json)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise click.ClickException(f"{log}: {error.strerror}") from error
     if damaged:
@@ -50,11 +58,14 @@ def command(path: Path, *, as_summary: bool, kinds: tuple[str, ...], as_json: bo
 
 
 def _one_log(path: Path) -> Path:
+    if not path.exists():  # not a path: perhaps the id of a run here
+        named = sorted(Path("wandb").glob(f"*run-*-{glob.escape(str(path))}/{glob.escape(log_name(str(path)))}"))
+        path = named[-1] if named else path
     folder = latest_run(path) if path.is_dir() and not list(path.glob("*.wandb")) else path
     try:
         logs = find_logs(folder or path)
-    except FileNotFoundError as error:
-        raise click.UsageError(str(error)) from error
+    except FileNotFoundError:
+        raise click.UsageError(f"{path}: neither a path here nor the id of a run in ./wandb") from None
     if not logs:
         raise click.UsageError(f"{path}: no log (run-<id>.wandb) here")
     if len(logs) > 1:
@@ -64,6 +75,9 @@ def _one_log(path: Path) -> Path:
 
 def _print_records(log: Path, kinds: tuple[str, ...], *, as_json: bool) -> bool:
     damaged = False
+    if not as_json:
+        click.echo(printable(f"log {log}"))
+        click.echo(f"{'offset':>10}  {'num':>6}  kind")
     for item in read_records(log):
         if isinstance(item, Gap):
             damaged = True
@@ -101,20 +115,27 @@ def _print_gap(gap: Gap, *, as_json: bool) -> None:
         click.echo(plain_json({**place, "records_lost": gap.records_lost}))
     else:
         lost = "" if gap.records_lost is None else f", {gap.records_lost} record(s) lost"
-        click.echo(f"{gap.offset:>10}          GAP             {gap.reason.value}, {gap.length} bytes{lost}")
+        click.echo(f"{gap.offset:>10}          GAP             {_said(gap)}, {gap.length} bytes{lost}")
 
 
-def _print_summary(log: Path, *, as_json: bool) -> bool:
+def _said(gap: Gap) -> str:
+    if gap.reason is GapReason.BAD_HEADER:
+        return "not a log: its first bytes are none of this format (bad_header)"
+    return str(gap.reason.value)
+
+
+def _print_summary(log: Path, *, as_json: bool, stale_after: float) -> bool:
     state = RunState(keep_rows=False).add_all(read_records(log))
+    status = state.status(age=age_of(log), stale_after=stale_after)
     if as_json:
-        click.echo(plain_json(_summary_object(log, state)))
+        click.echo(plain_json(_summary_object(log, state, status)))
     else:
-        for line in _summary_lines(log, state):
+        for line in _summary_lines(log, state, status):
             click.echo(printable(line))
     return bool(state.gaps)
 
 
-def _summary_object(log: Path, state: RunState) -> dict[str, Any]:
+def _summary_object(log: Path, state: RunState, status: str) -> dict[str, Any]:
     info = state.info
     return {
         "type": "summary",
@@ -129,7 +150,7 @@ def _summary_object(log: Path, state: RunState) -> dict[str, Any]:
         "notes": info.notes,
         "started": info.start_time_ns / 1e9,
         "runtime": state.runtime,
-        "status": state.status(age=age_of(log)),
+        "status": status,
         "exit_code": state.exit_code,
         "rows": state.row_count,
         "samples": state.sample_count,
@@ -149,15 +170,18 @@ def age_of(log: Path) -> float:
     return time.time() - log.stat().st_mtime
 
 
-def _summary_lines(log: Path, state: RunState) -> Iterator[str]:
+def _summary_lines(log: Path, state: RunState, status: str) -> Iterator[str]:
     info = state.info
     yield f"log      {log}"
     yield f"run      {info.run_id or '(no run record)'}" + (f"  {info.display_name}" if info.display_name else "")
     yield f"project  {'/'.join(part for part in (info.entity, info.project) if part) or '(server default)'}"
     if info.start_time_ns:
         yield f"started  {when(info.start_time_ns / 1e9)}, ran {state.runtime:.0f} s"
-    exit_code = "" if state.exit_code is None else f" (exit code {state.exit_code})"
-    yield f"status   {state.status(age=age_of(log))}{exit_code}"
+    if state.environment is not None and state.environment.program:
+        yield f"program  {clip(' '.join([state.environment.program, *state.environment.args]), 120)}"
+    silent = f", silent for {ago(age_of(log))}" if state.has_run else ""
+    end = f"no exit record{silent}" if state.exit_code is None else f"exit code {state.exit_code}"
+    yield f"status   {status} ({end})"
     yield f"holds    {state.row_count} rows, {state.sample_count} samples, {state.console_count} console lines"
     for title, tree in (("config", state.config), ("summary", state.summary)):
         shown = {key: value for key, value in tree.items() if key != "_wandb"}
@@ -166,4 +190,4 @@ def _summary_lines(log: Path, state: RunState) -> Iterator[str]:
             yield f"{title if index == 0 else '':<8} {key} = {text}"
     for gap in state.gaps:
         lost = "" if gap.records_lost is None else f", {gap.records_lost} record(s) lost"
-        yield f"GAP      bytes {gap.offset}-{gap.end}: {gap.reason.value}{lost}"
+        yield f"GAP      bytes {gap.offset}-{gap.end}: {_said(gap)}{lost}"

@@ -53,7 +53,8 @@ def command(paths: tuple[Path, ...], *, as_json: bool, base_url: str | None, **o
       live     everything was sent; the run still goes on
       partial  sent what could be; the reason names what is missing
       failed   the reason says why
-      skipped  nothing was to be done, or another sync is doing it
+      skipped  another sync holds the log, another tool marked it as synced,
+               or this was a dry run
 
     \b
     Exit codes
@@ -66,12 +67,14 @@ def command(paths: tuple[Path, ...], *, as_json: bool, base_url: str | None, **o
     from ..sync import NoCredentials, SyncSettings, UsageError, sync
     from ..sync.settings import find_base_url
 
+    if not paths and not Path("wandb").exists():
+        raise click.ClickException("no wandb directory here: name a log, a run directory, or a folder of them")
     show: Any = _JsonLines() if as_json else _Terminal() if sys.stderr.isatty() else _PlainLines()
     try:
         settings = SyncSettings(base_url=base_url or find_base_url(), **options)
         report = sync(paths or (Path("wandb"),), settings, reporter=show)
     except (NoCredentials, UsageError) as error:
-        raise click.UsageError(str(error)) from None
+        raise click.ClickException(str(error)) from None  # as clear without the usage line
     finally:
         show.close()
     raise click.exceptions.Exit(report.exit_code)
@@ -156,7 +159,8 @@ def describe(event: Event) -> tuple[str, bool]:
         return f"waiting {values.wait:.1f} s before {values.what}: {values.reason}", False
     if event.type == "run_done":
         parts = [f"{values.verdict.value:<8}{printable(values.log)}"]
-        if values.rows or values.rows_sent or values.files_sent:
+        sent = values.rows or values.rows_sent or values.files_sent
+        if sent and values.verdict.value != "skipped":
             parts.append(
                 f"{_count(values.rows, 'row')}, {values.rows_sent} new, {_count(values.files_sent, 'file')} sent"
             )

@@ -6,7 +6,17 @@ import json
 import time
 from typing import Any
 
+import click
+
 _UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+stale_after_option = click.option(
+    "--stale-after",
+    default=600.0,
+    show_default=True,
+    help="Seconds of silence after which a run without exit record counts as crashed.",
+)
 
 
 def printable(text: str) -> str:

@@ -88,11 +88,14 @@ def check(url: str, began: float) -> int:
         if name.startswith("system."):
             print(f"    {name} = {value:.6g}")
     print(f"({time.monotonic() - began:.0f} s in all)")
-    say(f"The page with the charts: {url}/{entity}/{project}/runs/{run_id}")
+    page = f"{entity}/{project}/runs/{run_id}"
     if sys.stdin.isatty():
+        say(f"6. The page with the charts: {url}/{page}")
         input("Press Enter to stop the backend. ")
     else:
-        print(f"Look at it again: {Path(sys.executable).parent / 'runferry'} serve --data-dir {DEMO / 'backend'}")
+        say("6. The page with the charts")
+        print(f"start:  {Path(sys.executable).parent / 'runferry'} serve --data-dir {DEMO / 'backend'}")
+        print(f"open:   http://127.0.0.1:8765/{page}")
     return 0 if same else 1
 
 

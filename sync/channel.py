@@ -128,7 +128,8 @@ class Channel:
                     wait = error.retry_after + self._rng.uniform(0.0, min(2.0, 0.1 * error.retry_after))
                 if now + wait - since > self._retry_for:
                     self._give_up(request.url, now)
-                    raise OutOfTime(f"{error}; gave up after {now - since:.0f} s", cause=error) from error
+                    tried = f"tried for {now - since:.0f} of {self._retry_for:.0f} s"
+                    raise OutOfTime(f"{error}; gave up ({tried})", cause=error) from error
                 failures += 1
                 self._wait(what, str(error), wait, failures)
             except Permanent:

@@ -162,7 +162,7 @@ def _replay(plan: RunPlan, context: Context) -> list[RunReport]:
 def _stopped(plan: RunPlan) -> list[RunReport]:
     reason = "interrupted; the next sync goes on from here"
     return [
-        RunReport(os.fspath(head.path), plan.run_id, Verdict.FAILED, reason, try_again=True) for head in plan.segments
+        RunReport(os.fspath(head.path), plan.run_id, Verdict.PARTIAL, reason, try_again=True) for head in plan.segments
     ]
 
 

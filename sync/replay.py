@@ -252,7 +252,8 @@ class RunReplay:
             todo = facts.lines.history - segment.rows_before
             reason = (
                 f"dry run: {todo} of {facts.lines.history} rows, {facts.lines.events} samples, "
-                f"{facts.lines.console} console lines, {len(files)} files would go to {name}"
+                f"{facts.lines.console} console lines, {len(files)} files, and the run's config, summary and metadata "
+                f"would go to {name} at {self.context.settings.base_url}"
             )
             segment.missing += facts.damage_lines() + missing
             reports.append(self._report(segment, Verdict.SKIPPED, reason))

@@ -47,12 +47,13 @@ class SyncSettings:
     """Bytes of lines at which a request is sent."""
 
     def __post_init__(self) -> None:
+        if "@" in self.base_url:
+            raise UsageError("base URL: no user or password in it; the key comes from the environment or netrc")
         try:
             origin_of(self.base_url)
-        except ValueError as error:
-            raise UsageError(f"base URL: {error}") from None
-        if "@" in self.base_url.partition("://")[2].partition("/")[0]:
-            raise UsageError("base URL: no user or password in it; the key comes from the environment or netrc")
+        except ValueError:
+            hint = "" if "://" in self.base_url else f"; did you mean http://{self.base_url}?"
+            raise UsageError(f"base URL: {self.base_url!r} is no http(s) URL{hint}") from None
         if self.jobs is not None and self.jobs < 1:
             raise UsageError("jobs: at least 1")
         if not (self.retry_for >= 0 and self.stale_after >= 0):  # neither is NaN

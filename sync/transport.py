@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from urllib.parse import urlsplit
 
 from .errors import Interrupted, Permanent, Retryable
 
@@ -110,10 +111,15 @@ class HttpTransport:
             raise Permanent(f"URL or headers that cannot be sent: {error}", status=0) from error
         except httpx.RequestError as error:
             self._check(deadline)  # a connection that `abort` ended
+            host = urlsplit(request.url).netloc  # never the rest of it: upload URLs are signed
+            if _is_tls_mismatch(error):
+                raise Permanent(f"no secure connection to {host}: {error}", status=0) from error
+            if isinstance(error, httpx.ConnectError):
+                raise Retryable(f"cannot reach {host}: {error}") from error
             kind = type(error).__name__
             late = isinstance(error, httpx.TimeoutException)
             reason = f"no answer in time ({kind})" if late else f"{kind}: {error}" if str(error) else kind
-            raise Retryable(reason) from error
+            raise Retryable(f"{host}: {reason}") from error
 
     def abort(self) -> None:
         """End every request that is under way, also one that waits for a server that says nothing."""
@@ -154,3 +160,17 @@ class HttpTransport:
                     raise Permanent("the file became shorter while it was sent", status=0)
                 left -= len(part)
                 yield part
+
+
+def _is_tls_mismatch(error: BaseException) -> bool:
+    """Whether both sides disagree about TLS itself or its certificates, which no other attempt will change."""
+    import ssl
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        if isinstance(cause, ssl.SSLError):
+            return cause.reason in {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
+        cause = cause.__cause__ or cause.__context__
+    return False

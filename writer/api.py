@@ -59,7 +59,8 @@ def init(
         notes: free text.
         config: a mapping, or an object with attributes such as `argparse.Namespace`.
         dir: where the folder `wandb` goes.
-        resume: true (or "allow", "must", "auto") continues the run `id` in a new log.
+        resume: true (or "allow", "must", "auto") marks the new log as one that continues the run `id`: a sync appends it
+            behind the run's other logs. Steps here begin at 0 all the same, and a warning says so.
         mode: "offline", "disabled", "dryrun" or "online".
         reinit: what to do with a current run: True or "finish_previous" finishes it, "create_new" leaves it alone, and
             otherwise it is returned.
@@ -111,8 +112,12 @@ def init(
     if not resolved.silent and not run.disabled:
         if run.path:
             say(f"logging run {run.id} to {run.path}")
+        if resolved.resume:
+            warn_on_stderr(
+                f"resume: steps begin at 0 here; a sync puts them behind those of the earlier logs of {run.id}"
+            )
         if resolved.mode == "online":
-            say("mode online: this process logs offline; `runferry sync --watch` on the folder above sends it")
+            say("mode online: this process logs offline; `runferry sync` on its folder sends it")
     return run
 
 

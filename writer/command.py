@@ -69,7 +69,7 @@ def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: b
         tees = [_Tee(fd, target, name, run) for name, fd, target in outlet.streams(process)]
         for tee in tees:
             tee.start()
-        code = process.wait()
+        code = _wait(process)
         deadline = time.monotonic() + LINGER_S
         for tee in tees:
             tee.finish(deadline)
@@ -79,6 +79,37 @@ def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: b
         forwarder.stop()
         outlet.close()
     return code
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """The command's exit code, as `Popen` has it; signals are handled while it is awaited.
+
+    A signal that comes just before the main thread blocks in `waitpid`, or that another thread is given, would not be
+    looked at until the command ends by itself. So the thread reads from a pipe that every signal writes to.
+    """
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+        return process.wait()
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+
+    def ended() -> None:
+        process.wait()
+        with suppress(BlockingIOError):  # full: then there is something to read
+            os.write(wake, b"\0")
+
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    waiter = threading.Thread(target=ended, name="runferry-command", daemon=True)
+    waiter.start()
+    try:
+        while process.returncode is None:
+            os.read(woken, 512)
+        waiter.join()
+    finally:
+        signal.set_wakeup_fd(before)
+        if not waiter.is_alive():  # else we are being torn away, and it may still write
+            os.close(woken)
+            os.close(wake)
+    return int(process.returncode)
 
 
 class _Pipes:

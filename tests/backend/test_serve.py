@@ -217,20 +217,22 @@ def test_without_the_extra(tmp_path):
     assert "pip install 'runferry[serve]'" in done.stderr
 
 
-def test_the_first_start_prints_the_key(tmp_path):
-    """Without --json the generated key is shown once, at the first start."""
-    command_line = [sys.executable, "-m", "runferry.cli", "serve", "--port", "0", "--data-dir", str(tmp_path)]
-    shown = []
+def test_serve_prints_what_to_paste_where_one_syncs(tmp_path):
+    """The two lines work in a shell, at every start, and the key itself is not among what is printed."""
+    command_line = [sys.executable, "-m", "runferry.cli", "serve", "--port", "0", "--data-dir", str(tmp_path / "a b")]
     for _ in range(2):
         with subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) as process:
-            lines = iter(process.stdout.readline, "Ctrl-C ends it\n")
-            shown.append("".join(lines))
+            lines = [process.stdout.readline() for _ in range(4)]
             process.terminate()
             assert process.wait(20) == 0
+        script = "".join(lines[2:]) + 'echo "$WANDB_BASE_URL $WANDB_API_KEY"'
+        said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.split()
 
-    key = (tmp_path / "api-key").read_text().strip()
-    assert [key in text for text in shown] == [True, False]
-    assert "http://127.0.0.1:" in shown[0]
+        key = (tmp_path / "a b" / "api-key").read_text().strip()
+        assert said[0].startswith("http://127.0.0.1:")
+        assert said[0] in lines[0]
+        assert said[1] == key
+        assert key not in "".join(lines)
 
 
 def test_keys_from_the_environment(tmp_path, monkeypatch):

@@ -55,7 +55,14 @@ def test_show_prints_each_record_with_its_place(tmp_path):
 
     assert code == 0
     assert "loss=0.5  _step=1" in output
-    assert [line.split()[2] for line in output.splitlines()] == ["run", "history", "history", "history", "exit"]
+    assert [line.split()[2] for line in output.splitlines()[1:]] == [
+        "kind",
+        "run",
+        "history",
+        "history",
+        "history",
+        "exit",
+    ]
 
 
 def test_show_json_gives_values_and_gaps(tmp_path):
@@ -95,7 +102,7 @@ def test_show_summary_from_any_level(tmp_path, level):
 
 def test_show_says_what_is_wrong_with_a_path(tmp_path):
     """Nothing there, no log in there, several logs in there: each is named."""
-    assert "no such file" in call("show", tmp_path / "nope")[1]
+    assert "neither a path" in call("show", tmp_path / "nope")[1]
     assert "no log" in call("show", tmp_path)[1]
     run_log(tmp_path / "a")
     run_log(tmp_path / "b", "r2")

@@ -132,6 +132,25 @@ time.sleep(30)
     assert ("stdout", f"got {int(number)}") in lines(state)
 
 
+def test_a_signal_that_another_thread_is_given_is_passed_on(tmp_path):
+    """Whichever thread the system picks, and however the main one waits: the command is told at once."""
+    command = "import signal; signal.signal(10, lambda *_: exit(9)); print('ready', flush=True); signal.pause()"
+    script = f"""
+import signal, sys, threading, time, pathlib
+def poke():
+    while b"ready" not in b"".join(log.read_bytes() for log in pathlib.Path({str(tmp_path)!r}).rglob("*.wandb")):
+        time.sleep(0.01)
+    signal.pthread_kill(threading.get_ident(), 10)
+threading.Thread(target=poke, daemon=True).start()
+sys.argv = ["runferry", "record", "--quiet", "--dir", {str(tmp_path)!r}, "--", sys.executable, "-c", {command!r}]
+from runferry.cli import main
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (9, "ready\n", "")
+
+
 def test_a_terminal_on_request(tmp_path):
     """`--pty`: the command writes as to a terminal; the log has its progress bar's last state."""
     script = "import sys; print(sys.stdout.isatty(), sys.stderr.isatty()); sys.stdout.write('1%\\r2%\\n')"

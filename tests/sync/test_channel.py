@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -241,6 +243,24 @@ def test_every_broken_connection_is_retryable(error: Exception) -> None:
 
     with pytest.raises(Retryable):
         http(handler).send(REQUEST)
+
+
+def test_a_mismatch_of_tls_is_not_tried_again() -> None:
+    """A server that speaks no TLS, and a certificate that nobody vouches for, stay so: an error that names the host."""
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        port = plain.getsockname()[1]
+
+        def answer() -> None:
+            connection, _ = plain.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(Permanent, match=f"no secure connection to 127.0.0.1:{port}"):
+            HttpTransport().send(Request("POST", f"https://127.0.0.1:{port}/", {}, b"{}"))
+        thread.join()
 
 
 def test_a_body_has_a_length_and_arrives_whole() -> None:
