@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import platform
+import shutil
 import sys
 import threading
 import time
@@ -77,6 +78,13 @@ def slurm(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _program(name: str, folder: Path) -> Path:
+    """A script by its path; a command that is no path by where the system finds it."""
+    path = folder / name
+    found = None if os.sep in name or path.exists() else shutil.which(name)
+    return path.resolve() if found is None else Path(found)
+
+
 def execution_context(
     settings: SamplerSettings,  # noqa: ARG001 - one signature for both records
     *,
@@ -101,7 +109,7 @@ def execution_context(
     environ = os.environ if environ is None else environ
     folder = Path.cwd() if folder is None else folder
     name = argv[0] if argv else ""
-    program = None if name in _NO_PROGRAM else (folder / name).resolve()
+    program = None if name in _NO_PROGRAM else _program(name, folder)
     repository = _bounded(lambda: gitinfo.find(folder.resolve()), _ANSWER_WITHIN)
     local = _below(program, folder.resolve())
     return _known(

@@ -132,3 +132,19 @@ def test_file_system_that_hangs_costs_a_bounded_time(machine, monkeypatch):
     monkeypatch.setattr(environment.os, "statvfs", hang)
     assert "disk" not in hardware(SamplerSettings(), root=str(machine.root))
     release.set()
+
+
+def test_a_command_is_named_by_where_it_is_found(tmp_path, monkeypatch):
+    """A command of the path is not looked for in the working directory; a script there is."""
+    command = tmp_path / "bin" / "trainer"
+    command.parent.mkdir()
+    command.touch(mode=0o755)
+    (tmp_path / "train.py").touch()
+    monkeypatch.setenv("PATH", str(command.parent))
+
+    def program(name):
+        return execution_context(SamplerSettings(), argv=[name], folder=tmp_path)["program"]
+
+    assert program("trainer") == str(command)
+    assert program("train.py") == str((tmp_path / "train.py").resolve())
+    assert program("nowhere") == str((tmp_path / "nowhere").resolve())
