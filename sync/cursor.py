@@ -52,6 +52,8 @@ class FileMark:
     size: int
     mtime_ns: int
     sha256: str
+    told: bool = False
+    """The server acknowledged that it is uploaded."""
 
 
 @dataclass
@@ -87,12 +89,18 @@ class Cursor:
     """Size of the log when `complete` was set."""
     complete: bool = False
     """Everything that the log held at `size` bytes is at the server."""
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Damage that the log had, from and to which offset: what lay there was never sent."""
 
     def start_again(self) -> None:
         """Forget what was acknowledged, but not where the lines go."""
         self.offset, self.prefix, self.sent = 0, _EMPTY_PREFIX, Lines()
         self.config = self.summary = ""
         self.files, self.dropped, self.exit_code, self.complete = {}, [], None, False
+
+    def lost_less(self, gaps: list[tuple[int, int]]) -> bool:
+        """Whether a gap before `offset` has become readable: a better copy of the log has taken its place."""
+        return bool({gap for gap in self.gaps if gap[1] <= self.offset} - set(gaps))
 
     def save(self, path: Path) -> None:
         """Replace the cursor file, durably."""
@@ -173,10 +181,13 @@ def _from_json(document: Any) -> Cursor:
         config=_text(document["config"]),
         summary=_text(document["summary"]),
         files={
-            _text(name): FileMark(_count(mark["size"]), _count(mark["mtime_ns"]), _text(mark["sha256"]))
+            _text(name): FileMark(
+                _count(mark["size"]), _count(mark["mtime_ns"]), _text(mark["sha256"]), mark.get("told") is True
+            )
             for name, mark in document["files"].items()
         },
         dropped=[_text(item) for item in document["dropped"]],
+        gaps=[(_count(start), _count(end)) for start, end in document.get("gaps", [])],
         exit_code=None if document["exit_code"] is None else _exit_code(document["exit_code"]),
         size=_count(document["size"]),
         complete=document["complete"] is True,

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 
 from ..logformat import RunState
 from . import contact, runconfig, runfiles
@@ -207,6 +207,9 @@ class RunReplay:
                 return
         for segment in self.segments:
             segment.facts = self._scan_one(segment, fold_rows=True)
+            if segment.cursor is not None and segment.cursor.lost_less(segment.facts.gaps()):
+                segment.cursor.start_again()
+                segment.rows_before = 0
 
     def _scan_one(self, segment: Segment, *, fold_rows: bool) -> Facts:
         head = segment.head
@@ -312,7 +315,7 @@ class RunReplay:
                 cursor.sent.history = min(there, segment.found.lines.history)
                 segment.cursor = cursor
             segment.rows_before = cursor.sent.history
-            cursor.complete = False
+            cursor.complete, cursor.gaps = False, segment.found.gaps()
             if segment is self.segments[-1]:
                 cursor.config = _fields_hash(fields)
             cursor.save(segment.places.cursor)
@@ -378,7 +381,8 @@ class RunReplay:
             known.update(segment.position.files)
 
         def save(done: dict[str, FileMark]) -> None:
-            cursor.files = {**known, **done}
+            cursor.complete, cursor.files = False, {**known, **done}
+            last.places.unmark()
             cursor.save(last.places.cursor)
 
         result = runfiles.upload(self.context.api, remote, files, known=known, pool=self.context.uploads, save=save)
@@ -386,11 +390,13 @@ class RunReplay:
         self._files_missing = missing + result.missing
         self._only_late = 0 < result.only_late == len(self._files_missing)
         exit_code = last.found.exit_code
-        if result.sent or (exit_code is not None and exit_code != cursor.exit_code):
+        untold = sorted(name for name, mark in result.done.items() if not mark.told)
+        if untold or (exit_code is not None and exit_code != cursor.exit_code):
             # Without an exit record nothing is said of the end: a server shows a run that has fallen silent as crashed.
-            body = Body(0, 0, 0, uploaded=sorted(result.sent), exit_code=exit_code)
+            body = Body(0, 0, 0, uploaded=untold, exit_code=exit_code)
             self.context.api.stream(remote, body.encode())
             cursor.exit_code = exit_code
+            result.done.update((name, replace(mark, told=True)) for name, mark in result.done.items())
         names = {file.name for file in files}
         cursor.files = {name: mark for name, mark in {**known, **result.done}.items() if name in names}
 
@@ -429,12 +435,13 @@ class RunReplay:
                 segment.missing += cursor.dropped
                 if head.salvaged:
                     segment.missing.append("the run record: project and entity are the defaults")
+                segment.missing += self._files_missing  # of the run: no log of it is done before all are
                 if is_last:
-                    segment.missing += self._files_missing
                     segment.missing += [
                         f"artifact {item.name}: artifacts are not sent yet" for item in self._state.artifacts
                     ]
-                cursor.complete, cursor.size = not segment.missing, segment.facts.size
+                cursor.complete = not segment.missing and not segment.facts.unfinished
+                cursor.size, cursor.gaps = segment.facts.size, segment.facts.gaps()
                 cursor.save(segment.places.cursor)
             ended = not is_last or self._exit_code(segment) is not None
             reason = note

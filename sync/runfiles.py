@@ -277,7 +277,7 @@ def upload(
             continue
         mark = known.get(file.name)
         if mark is not None and (mark.size, mark.sha256) == (file.size, digest):  # touched, but the same bytes
-            result.done[file.name] = FileMark(file.size, file.mtime_ns, digest)
+            result.done[file.name] = FileMark(file.size, file.mtime_ns, digest, mark.told)
             continue
         waiting.append(RunFile(file.name, file.size, file.mtime_ns, file.open, digest))
     for batch in _batches(waiting):

@@ -42,6 +42,10 @@ class Facts:
     unfinished: bool = False
     """The log ends in a record that is being written."""
 
+    def gaps(self) -> list[tuple[int, int]]:
+        """Where the damage lies: first offset, and the one behind."""
+        return [(gap.offset, gap.end) for gap in self.damage]
+
     def damage_lines(self) -> list[str]:
         """Each gap in a few words."""
         lines = []

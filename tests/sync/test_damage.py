@@ -100,3 +100,39 @@ def test_a_path_that_is_not_there_is_a_usage_error(rig: Rig) -> None:
     """A mistyped path is told before anything is sent."""
     with pytest.raises(UsageError, match="nowhere"):
         rig.sync(rig.folder / "nowhere")
+
+
+@pytest.mark.parametrize("grown", [False, True], ids=["same size", "grown"])
+def test_a_good_copy_over_a_damaged_one_brings_the_lost_rows(rig: Rig, grown: bool) -> None:
+    """What a damaged copy could not give arrives with a better one, at its own place among the rows."""
+    log = rig.run(rows=2000)
+    good = log.read_bytes()
+    bad = bytearray(good)
+    bad[120_000] ^= 4
+    log.write_bytes(bad)
+    rig.settle(log)
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+
+    log.write_bytes(good)
+    if grown:
+        logs.make_log(log, logs.row(2000), append=True)
+    rig.settle(log)
+    report = rig.only(rig.sync())
+
+    assert rig.backend.runs["a1b2c3d4"].rows == load(log).rows
+    assert (report.verdict, len(load(log).rows)) == (Verdict.SYNCED, 2000 + grown)
+    assert marker(log).exists()
+
+
+def test_a_torn_end_that_was_taken_for_unfinished_is_damage_once_the_run_is_dead(rig: Rig) -> None:
+    """A killed writer's last block is not complete because a sync saw it while the writer lived."""
+    log = rig.run(rows=200, exit_code=None)
+    log.write_bytes(log.read_bytes()[:4096])
+    rig.settle(log, age=1)
+    assert rig.only(rig.sync()).verdict is Verdict.LIVE
+
+    rig.settle(log, age=5000)
+    report = rig.sync()
+
+    assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
+    assert not marker(log).exists()

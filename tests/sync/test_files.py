@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from runferry.logformat import load
 from runferry.sync import Verdict
-from runferry.sync.transport import Answer
+from runferry.sync.transport import Answer, Request
 from support import logs
 from support.syncrig import Rig, marker, on
 
@@ -124,3 +124,55 @@ def test_an_expired_upload_url_is_asked_for_again(rig: Rig) -> None:
     rig.backend.before = on("put", Answer(403, {}, b"expired"), times=1)
 
     assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+
+def test_a_file_of_which_the_server_was_not_told_is_told_by_the_next_sync(rig: Rig) -> None:
+    """A last request that is refused, or never made, leaves no file without its announcement."""
+    log = rig.run(rows=3)
+    refused = []
+
+    def refuse_the_first_announcement(_: int, __: str, request: Request) -> Answer | None:
+        if isinstance(request.body, bytes) and b'"uploaded"' in request.body and not refused:
+            refused.append(request)
+            return Answer(403, {}, b"")
+        return None
+
+    rig.backend.before = refuse_the_first_announcement
+    assert rig.only(rig.sync()).verdict is Verdict.FAILED
+    assert not marker(log).exists()
+
+    report = rig.only(rig.sync())
+
+    run = rig.backend.runs["a1b2c3d4"]
+    assert report.verdict is Verdict.SYNCED
+    assert sorted(run.uploaded) == sorted(run.files)
+    assert marker(log).exists()
+
+
+def test_a_marker_does_not_outlive_a_file_that_could_not_be_announced(rig: Rig) -> None:
+    """A log that was synced, a file of it that changed, a refusal: failed, not marked, and told the next time."""
+    log = with_files(rig, "notes.txt")
+    notes = log.parent / "files" / "notes.txt"
+    notes.write_text("one")
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    notes.write_text("two, and longer")
+    rig.backend.before = on("stream", Answer(403, {}, b""))
+    assert rig.only(rig.sync()).verdict is Verdict.FAILED
+    assert not marker(log).exists()
+
+    rig.backend.before = lambda *_: None
+    rig.backend.runs["f"].uploaded.clear()
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert "notes.txt" in rig.backend.runs["f"].uploaded
+
+
+def test_no_segment_is_marked_while_a_file_of_the_run_is_missing(rig: Rig) -> None:
+    """What the first log names and nobody finds counts for every log of the run."""
+    first = with_files(rig, "gone.txt")
+    second = rig.run(run_id="f", rows=2, prefix="run-20260922_141320", start=logs.START_S + 86_400)
+    report = rig.sync()
+
+    assert [run.verdict for run in report.runs] == [Verdict.PARTIAL, Verdict.PARTIAL]
+    assert not marker(first).exists()
+    assert not marker(second).exists()
