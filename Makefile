@@ -36,10 +36,11 @@ lint: setup ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@mkdir -p .typecheck && ln -sfn "$(CURDIR)" .typecheck/runferry
-	cd .typecheck && ../$(BIN)/mypy --config-file ../pyproject.toml -p runferry.logformat -p runferry.writer -p runferry.sampler -p runferry.sync -p runferry.backend -p runferry.cli
+	cd .typecheck && ../$(BIN)/mypy --config-file ../pyproject.toml -p runferry.logformat -p runferry.writer -p runferry.sampler -p runferry.sync -p runferry.backend -p runferry.viewer -p runferry.cli
 
 bench: setup $(PEER)/ready.stamp ## measure beside the peer; prints the table of benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run_all.py
 
 clean: ## remove everything that the targets above made
-	rm -rf $(VENV) $(PEER) .venv-protobuf-* .typecheck .mypy_cache .ruff_cache .pytest_cache .demo build dist *.egg-info
+	rm -rf $(VENV) $(PEER) .venv-protobuf-* .typecheck .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo build dist *.egg-info
+	find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +

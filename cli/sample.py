@@ -71,7 +71,7 @@ def _watch(settings: SamplerSettings) -> None:
 @click.option("--extended", is_flag=True, help="Add rates and other keys that the W&B list does not have.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line: as without it.")
 @click.option("--self", "self_metrics", is_flag=True, help="Add what each probe costs.")
-def command(*, watch: bool, interval: float | None, pid: int | None, as_json: bool, **options: Any) -> None:  # noqa: ARG001
+def command(*, watch: bool, interval: float | None, pid: int | None, as_json: bool, **options: Any) -> None:  # noqa: ARG001 - accepted for scripts
     """Print this machine's metrics: one JSON object with `timestamp` and `values`.
 
     \b

@@ -7,10 +7,6 @@ from enum import IntEnum
 FILE_HEADER = b":W&B\xe1\xbe\x00"
 """Ident `:W&B`, magic 0xBEE1 little-endian, version 0."""
 
-IDENT = b":W&B"
-MAGIC = 0xBEE1
-VERSION = 0
-
 BLOCK_SIZE = 32_768
 """Bytes. Blocks are counted from file offset 0, so the file header lies in the first one."""
 

@@ -15,9 +15,7 @@ from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_item
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
-from .wire import set_flags
 
-_STDERR = 0
 _STREAMS = {0: "stderr", 1: "stdout"}
 _STEP_TEXT = re.compile(rb"-?[0-9]{1,19}")  # an int64
 _LATEST_NS = 10**20
@@ -422,11 +420,6 @@ def sample_values(stats: Any) -> dict[str, float]:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             values[item.key] = value
     return values
-
-
-def telemetry_flags(telemetry: Any) -> list[int]:
-    """Numbers of the telemetry features that are on."""
-    return set_flags(telemetry.feature)
 
 
 def _index(paths: tuple[Path, ...], path: Path) -> int:

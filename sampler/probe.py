@@ -57,7 +57,7 @@ class Probe:
         """The probes to run: one, unless the settings name several sources."""
         return (cls(),)
 
-    def discover(self, ctx: Context) -> str | None:  # noqa: ARG002
+    def discover(self, ctx: Context) -> str | None:  # noqa: ARG002 - the port's
         """Why the source cannot be here, or None. Looks only at files that answer at once: the sampler waits."""
         return None
 

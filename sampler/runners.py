@@ -109,7 +109,7 @@ class InlineRunner(Runner):
         """Never."""
         return False
 
-    def take(self, now: float) -> Values:  # noqa: ARG002
+    def take(self, now: float) -> Values:  # noqa: ARG002 - the port's
         """The values of the request just made."""
         values, self._values = self._values, {}
         return values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -226,11 +225,6 @@ class Api:
 
     def _lane(self, project: str) -> Pacer:
         return self._pacers.of(self._host, project)
-
-
-def bytes_opener(data: bytes) -> Callable[[], BinaryIO]:
-    """A body that lies in memory, in the shape that `put` takes."""
-    return lambda: io.BytesIO(data)
 
 
 def _graphql_data(answer: Answer, operation: str) -> Any:

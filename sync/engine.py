@@ -180,6 +180,6 @@ def _one_at_a_time(reporter: Reporter) -> Reporter:
                 reporter(event)  # type: ignore[arg-type]
             except Exception as error:  # a closed pipe must not stop an upload
                 broken = True
-                print(f"runferry: no more progress shown: {error}", file=sys.stderr)  # noqa: T201
+                print(f"runferry: no more progress shown: {error}", file=sys.stderr)  # noqa: T201 - there is no reporter any more to tell
 
     return tell

@@ -58,7 +58,7 @@ def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: b
     outlet = _Terminal() if wants_terminal and os.name == "posix" else _Pipes()
     try:
         # Its parent answers for it: no shell, the arguments as they are.
-        process = subprocess.Popen(list(argv), **outlet.arguments)  # noqa: S603
+        process = subprocess.Popen(list(argv), **outlet.arguments)  # noqa: S603 - the user's own command
     except OSError as error:
         outlet.close()
         raise CommandError(argv[0], error) from error
@@ -123,7 +123,7 @@ class _Pipes:
     def streams(self, process: subprocess.Popen[bytes]) -> list[tuple[str, int, int]]:
         """(name, descriptor to read, descriptor to pass it on to)."""
         assert process.stdout is not None  # noqa: S101 - as the arguments say
-        assert process.stderr is not None  # noqa: S101
+        assert process.stderr is not None  # noqa: S101 - as above
         return [("stdout", process.stdout.fileno(), 1), ("stderr", process.stderr.fileno(), 2)]
 
     def resize(self) -> None:

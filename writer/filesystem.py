@@ -26,8 +26,8 @@ class FileSystem(Protocol):
     def create(self, path: Path) -> int:
         """A descriptor that appends to a new file; FileExistsError if something is there."""
 
-    def name(self, fd: int, path: Path, name: Path) -> int:
-        """Rename the open file at `path` to `name`, where nothing is; the descriptor that appends to it from now on."""
+    def name(self, path: Path, name: Path) -> None:
+        """Rename the open file at `path` to `name`, where nothing is; its descriptor goes on."""
 
     def write(self, fd: int, data: memoryview) -> int:
         """Append `data`; how many bytes were taken, which may be fewer."""
@@ -76,14 +76,9 @@ class RealFileSystem:
         """As the port says. O_APPEND, so that the next write after a truncation lands behind the last good record."""
         return os.open(path, _APPENDING | os.O_CREAT | os.O_EXCL, 0o666)  # the umask decides who may read
 
-    def name(self, fd: int, path: Path, name: Path) -> int:
-        """As the port says. Windows renames no open file."""
-        if os.name != "nt":
-            path.rename(name)
-            return fd
-        os.close(fd)
+    def name(self, path: Path, name: Path) -> None:
+        """As the port says."""
         path.rename(name)
-        return os.open(name, _APPENDING)
 
     def write(self, fd: int, data: memoryview) -> int:
         """As the port says."""

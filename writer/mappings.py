@@ -132,7 +132,7 @@ class Config(LiveDict):
     def __init__(self, changed: Changed) -> None:
         super().__init__(changed, described)
 
-    def update(self, *args: Any, allow_val_change: bool | None = None, **values: Any) -> None:  # noqa: ARG002
+    def update(self, *args: Any, allow_val_change: bool | None = None, **values: Any) -> None:  # noqa: ARG002 - the peer's signature
         """Set several values; what is not named stays. `allow_val_change` is the peer's: changes are always allowed."""
         super().update(*args, **values)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..logformat.rundir import log_name
 from .filesystem import FileSystem
 
-UNNAMED = ".new"
+UNNAMED = "" if os.name == "nt" else ".new"  # Windows renames no open file: there a log has its name from the start
 MAX_SUFFIX = 1000
 """Runs of one id that may start within one second in one folder."""
 
@@ -125,7 +125,8 @@ class Segment:
 
     def _name(self) -> None:
         """Let readers see the log."""
-        self._fd = self._fs.name(self._fd, _unnamed(self.path), self.path)
+        if UNNAMED:
+            self._fs.name(_unnamed(self.path), self.path)
         self._named = True
         folder = self.path.parent
         with suppress(OSError, NotImplementedError):  # no symbolic links here: nothing needs this one

@@ -12,7 +12,6 @@ from ..logformat.rundir import valid_run_id
 
 MODES = ("offline", "online", "disabled", "dryrun")
 LEVELS = ("relaxed", "normal", "record", "disk")
-CONSOLES = ("off", "wrap")
 RANKS = ("auto", "all")
 ID_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ID_LENGTH = 8

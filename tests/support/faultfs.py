@@ -82,12 +82,11 @@ class FaultFS:
         self._open[self._next_fd] = path
         return self._next_fd
 
-    def name(self, fd: int, path: Path, name: Path) -> int:
+    def name(self, path: Path, name: Path) -> None:
         self._call("name")
         assert name not in self.files
         self.files[name] = self.files.pop(path)
-        self._open[fd] = name
-        return fd
+        self._open.update({fd: name for fd, opened in self._open.items() if opened == path})
 
     def write(self, fd: int, data: memoryview) -> int:
         file = self.files[self._open[fd]]
