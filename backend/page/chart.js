@@ -87,6 +87,8 @@ export function chart(series, xName) {
   }
   const [x0, x1] = range(series.points.map((point) => point[0]));
   let [y0, y1] = range(drawn.map((point) => point[1]));
+  const least = Math.max(Math.abs(y0), Math.abs(y1)) * 1e-4;  // less, and the ticks' six digits would all be the same
+  if (y1 - y0 < least) [y0, y1] = [(y0 + y1 - least) / 2, (y0 + y1 + least) / 2];
   const air = (y1 - y0) * 0.04;
   [y0, y1] = [y0 - air, y1 + air];
   const toX = (x) => LEFT + ((x - x0) / (x1 - x0)) * (WIDTH - LEFT - RIGHT);
