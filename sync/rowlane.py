@@ -159,7 +159,7 @@ class RowLane:
                 self.state.add(record)  # which notes the gap
             return []
         if self._fold is not None:
-            self._fold.row(paths, values)
+            self._fold.row(paths, values, record.body)
         seen.history += 1
         if seen.history <= sent.history:
             rows.skip(paths, values)
