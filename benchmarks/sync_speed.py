@@ -15,7 +15,7 @@ from urllib.request import urlopen
 from common import OURS, PEER, measure, median_of, rounds, table
 from make_log import make
 
-CASES = [(20_000, 10), (100_000, 10), (500_000, 5)]
+CASES = [(20_000, 10, "peer"), (100_000, 10, "peer"), (100_000, 10, "ours"), (500_000, 5, "peer")]
 
 
 @contextmanager
@@ -55,9 +55,9 @@ def main() -> str:
     directory = Path(tempfile.mkdtemp(prefix="bench-"))
     lines = []
     try:
-        for count, metrics in CASES:
+        for count, metrics, layout in CASES:
             log = directory / "run-bench.wandb"
-            make(log, count, metrics, "peer")
+            make(log, count, metrics, layout)
             ours, theirs = rounds(
                 3 if count <= 100_000 else 1,
                 lambda n=count, log=log: one([OURS, "-m", "runferry.cli", "sync"], log, n),
@@ -67,7 +67,7 @@ def main() -> str:
                 a, b = median_of(ours, name) / scale, median_of(theirs, name) / scale
                 lines.append(
                     [
-                        f"{count:,} x {metrics}, {log.stat().st_size / 1e6:.0f} MB",
+                        f"{count:,} x {metrics}, {log.stat().st_size / 1e6:.0f} MB, {layout}",
                         name,
                         f"{a:.2f} {unit}",
                         f"{b:.2f} {unit}",
