@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, replace
 
 from ..logformat import RunState
 from . import contact, runconfig, runfiles
@@ -22,37 +22,11 @@ from .errors import AuthError, Conflict, Interrupted, OutOfTime, Refused, SyncEr
 from .lines import MAX_LINE
 from .lock import Lock, LockedError
 from .places import Places, is_writable
-from .plan import LogHead, RunPlan
+from .plan import RunPlan
 from .report import Progress, RunReport, Started, Verdict, shorten
 from .rowlane import LastWord, RowLane, gather_console, summary_hash
 from .scan import Facts, NeedsFold, scan
-
-
-@dataclass
-class Segment:
-    """One log of the run and what is known of it so far."""
-
-    head: LogHead
-    places: Places
-    cursor: Cursor | None = None
-    facts: Facts | None = None
-    rows_before: int = 0
-    """Rows that the server had acknowledged when this sync began."""
-    missing: list[str] = field(default_factory=list)
-
-    @property
-    def found(self) -> Facts:
-        """The facts, once the log was read."""
-        if self.facts is None:
-            raise RuntimeError("the log was not read yet")
-        return self.facts
-
-    @property
-    def position(self) -> Cursor:
-        """The cursor, once there is one."""
-        if self.cursor is None:
-            raise RuntimeError("there was no contact yet")
-        return self.cursor
+from .segment import Segment
 
 
 class RunReplay:
