@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,11 @@ def _print_gap(gap: Gap, *, as_json: bool) -> None:
         place = {"type": "gap", "offset": gap.offset, "length": gap.length, "reason": gap.reason.value}
         click.echo(plain_json({**place, "records_lost": gap.records_lost}))
     else:
-        lost = "" if gap.records_lost is None else f", {gap.records_lost} record(s) lost"
-        click.echo(f"{gap.offset:>10}          GAP             {_said(gap)}, {gap.length} bytes{lost}")
+        click.echo(f"{gap.offset:>10}          GAP             {_said(gap)}, {gap.length} bytes{_loss(gap)}")
+
+
+def _loss(gap: Gap) -> str:
+    return "" if gap.records_lost is None else f", {gap.records_lost} record(s) lost"
 
 
 def _said(gap: Gap) -> str:
@@ -165,8 +169,6 @@ def _summary_object(log: Path, state: RunState, status: str) -> dict[str, Any]:
 
 def age_of(log: Path) -> float:
     """Seconds since the log last grew."""
-    import time
-
     return time.time() - log.stat().st_mtime
 
 
@@ -189,5 +191,4 @@ def _summary_lines(log: Path, state: RunState, status: str) -> Iterator[str]:
             text = clip(json.dumps(value, ensure_ascii=False, default=str), 120)
             yield f"{title if index == 0 else '':<8} {key} = {text}"
     for gap in state.gaps:
-        lost = "" if gap.records_lost is None else f", {gap.records_lost} record(s) lost"
-        yield f"GAP      bytes {gap.offset}-{gap.end}: {_said(gap)}{lost}"
+        yield f"GAP      bytes {gap.offset}-{gap.end}: {_said(gap)}{_loss(gap)}"

@@ -33,6 +33,8 @@ _PLAIN_ITEMS = re.compile(
     rb"|(?s:.+)"  # the rest of the body, once it is no such item
 ).findall
 
+_STEP_TEXT = re.compile(rb"-?[0-9]{1,19}")
+
 _heads: dict[bytes, Path] = {}
 _latest: dict[int, tuple[Path, ...]] = {}
 
@@ -50,6 +52,11 @@ def decode_history(body: bytes) -> tuple[tuple[Path, ...], list[bytes]]:
     if items is None or STEP not in items[0] or not _only_step_left(body, items[2]):
         return _decode_any(body)
     return items[0], items[1]
+
+
+def step_of(text: bytes) -> int | None:
+    """The step that a value of `_step` says; None where it is no int64 in plain digits: `5.0` and `1e2` are none."""
+    return int(text) if _STEP_TEXT.fullmatch(text) else None
 
 
 def _only_step_left(body: bytes, at: int) -> bool:

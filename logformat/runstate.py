@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,13 +10,12 @@ from typing import Any
 
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
-from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items
+from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, step_of
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
 
 _STREAMS = {0: "stderr", 1: "stdout"}
-_STEP_TEXT = re.compile(rb"-?[0-9]{1,19}")  # an int64
 _LATEST_NS = 10**20
 """Nanoseconds since the epoch, the year 5138: a time behind it is garbage that must not become a run's length."""
 _POLICIES = {0: "now", 1: "end", 2: "live"}
@@ -109,7 +107,6 @@ class RunState:
         """Records by kind."""
         self.bad_records = 0
         """Records whose message could not be parsed."""
-        self.first_time = 0.0
         self.last_runtime = 0.0
         """Seconds: the largest `_runtime` of a row."""
         self._summary = Summary()
@@ -221,8 +218,8 @@ class RunState:
             self._row_places = (_index(paths, STEP), _index(paths, TIMESTAMP), _index(paths, RUNTIME))
         step, timestamp, runtime = self._row_places
         self.row_count += 1
-        if step >= 0 and _STEP_TEXT.fullmatch(texts[step]):
-            self.last_step = int(texts[step])
+        if step >= 0 and (number := step_of(texts[step])) is not None:
+            self.last_step = number
         if timestamp >= 0:
             self._saw_time(_number(texts[timestamp]) * 1e9)
         if runtime >= 0:

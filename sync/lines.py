@@ -14,10 +14,10 @@ import orjson
 
 from ..logformat import Record, decode_history, loads
 from ..logformat.console import ConsoleLine, LineAssembler
+from ..logformat.history import STEP, Path, step_of
 from ..logformat.runstate import row_of
 from .jsontext import compact
 
-Path = tuple[str, ...]
 Items = tuple[tuple[Path, ...], list[bytes]]
 
 MAX_LINE = 10 * 1024 * 1024 - 100 * 1024
@@ -25,7 +25,6 @@ MAX_LINE = 10 * 1024 * 1024 - 100 * 1024
 MAX_CONSOLE_LINE = 4096
 """Characters of a console line that servers keep."""
 
-_STEP: Path = ("_step",)
 _KEPT_PLANS = 1_024  # of rows with nested keys; flat ones are made as quickly as found
 
 
@@ -45,7 +44,7 @@ class RowPlan:
             fixed = [_member(*path) for path in paths]
             fixed[0] = b"{" + fixed[0][1:]
             fixed.append(b"}")
-            self.step = paths.index(_STEP) if _STEP in paths else -1
+            self.step = paths.index(STEP) if STEP in paths else -1
             """Index of the value of `_step`; -1 where the row has none."""
         else:
             fixed = self._nest(paths)
@@ -76,7 +75,7 @@ class RowPlan:
         order: list[int] = []
         _render(tree, fixed, order)
         self._order = order
-        self.step = next((index for index in order if paths[index] == _STEP), -1)
+        self.step = next((index for index in order if paths[index] == STEP), -1)
         return fixed
 
     def line(self, values: list[bytes]) -> bytes:
@@ -137,14 +136,13 @@ class Rows:
             paths, values = _good_items(paths, values)
         # Nearly always the same: the decoder gives one object for all rows of the same keys.
         plan = self._last_plan if paths is self._last_paths else self._plan(paths)
-        step = values[plan.step] if plan.step >= 0 else b""
-        if not _is_step(step):
+        step = step_of(values[plan.step]) if plan.step >= 0 else None
+        if step is None:
             paths, values, plan = self._with_step(paths, values)
-        elif self._shift:
-            self._last_step = int(step) + self._shift
-            values[plan.step] = b"%d" % self._last_step
         else:
-            self._last_step = int(step)
+            self._last_step = step + self._shift
+            if self._shift:
+                values[plan.step] = b"%d" % self._last_step
         line = plan.line(values)
         if len(line) > MAX_LINE:
             line = self._fitting(paths, values)
@@ -165,14 +163,14 @@ class Rows:
 
     def skip(self, paths: tuple[Path, ...], values: list[bytes]) -> None:
         """Pass over a row that the server has, for the sake of the rows behind it that have no step."""
-        step = values[paths.index(_STEP)] if _STEP in paths else b""
-        self._last_step = int(step) + self._shift if _is_step(step) else self._last_step + 1
+        step = step_of(values[paths.index(STEP)]) if STEP in paths else None
+        self._last_step = self._last_step + 1 if step is None else step + self._shift
 
     def _with_step(self, paths: tuple[Path, ...], values: list[bytes]) -> tuple[tuple[Path, ...], list[bytes], RowPlan]:
         """A row without a step follows the one before it."""
         self._last_step += 1
-        kept = [(path, value) for path, value in zip(paths, values, strict=True) if path != _STEP]
-        paths = (*(path for path, _ in kept), _STEP)
+        kept = [(path, value) for path, value in zip(paths, values, strict=True) if path != STEP]
+        paths = (*(path for path, _ in kept), STEP)
         return paths, [*(value for _, value in kept), b"%d" % self._last_step], RowPlan(paths)
 
     def _fitting(self, paths: tuple[Path, ...], values: list[bytes]) -> bytes:
@@ -188,11 +186,6 @@ class Rows:
                 self.dropped.append(f"step {self._last_step}: {'/'.join(path)} ({size / 1e6:.1f} MB)")
             line = RowPlan(tuple(items)).line(list(items.values())) if items else b"{}"
         return line
-
-
-def _is_step(text: bytes) -> bool:
-    """Whether a value is an integer of a size that a step can have."""
-    return text.lstrip(b"-").isdigit() and len(text) <= 20
 
 
 def _are_json(values: list[bytes]) -> bool:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError, decode_history
+from ..logformat.history import STEP, step_of
 from .cursor import Lines
 from .lines import Console
 
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
-_STEP = ("_step",)
 _STEP_TAG = 0x12  # of the field behind the items of a row
 
 
@@ -224,8 +224,7 @@ def _step_of(record: Record) -> int | None:
         paths, values = decode_history(record.body)
     except WireError:
         return None
-    text = values[paths.index(_STEP)] if _STEP in paths else b""
-    return int(text) if text.lstrip(b"-").isdigit() else None
+    return step_of(values[paths.index(STEP)]) if STEP in paths else None
 
 
 def _count_console(console: Console, record: Record) -> int:

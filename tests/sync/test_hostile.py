@@ -396,3 +396,22 @@ def test_links_in_circles_end(rig: Rig) -> None:
     assert report.verdict is Verdict.SYNCED
     found = {name for name in rig.backend.runs["a1b2c3d4"].files if name.endswith((".txt", ".md"))}
     assert found == {"top.txt", "x/deep.txt", "x/a/b1.md", "x/a/y/b2.md"}
+
+
+@pytest.mark.parametrize("step", ["--5", "9" * 5000, "5.0", "1e3", '"7"', "-"])
+@pytest.mark.parametrize("first", [True, False], ids=["first row", "later row"])
+def test_a_step_that_is_no_integer_is_the_one_behind_the_row_before(rig: Rig, step: str, *, first: bool) -> None:
+    """Reader, line and resumed sync agree on what a step is; a row whose step is none follows the one before it."""
+    log = rig.folder / "run-20260921_141320-s" / "run-s.wandb"
+    odd = logs.row(None, {"loss": 1.0, "_step": step.encode()})
+    rows = [odd, logs.row(7)] if first else [logs.row(3), odd, logs.row(7)]
+    logs.make_log(log, logs.run_record("s"), *rows)
+    rig.settle(log)
+    assert rig.only(rig.sync()).verdict is Verdict.LIVE
+
+    logs.make_log(log, logs.row(8), logs.row(None, {"loss": 2.0}), append=True)
+    rig.settle(log)
+    assert rig.only(rig.sync()).verdict is Verdict.LIVE
+
+    steps = [row["_step"] for row in rig.backend.runs["s"].rows]
+    assert steps == ([0, 7, 8, 9] if first else [3, 4, 7, 8, 9])
