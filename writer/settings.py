@@ -13,6 +13,8 @@ from ..logformat.rundir import valid_run_id
 MODES = ("offline", "online", "disabled", "dryrun")
 LEVELS = ("relaxed", "normal", "record", "disk")
 RANKS = ("auto", "all")
+PARTS = frozenset({"argv", "environment", "config", "git"})
+"""What is redacted, each for itself."""
 ID_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ID_LENGTH = 8
 
@@ -63,6 +65,9 @@ _ENVIRONMENT: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "disable_stats": (("RUNFERRY_DISABLE_STATS", "WANDB_X_DISABLE_STATS"), str),
     "disable_meta": (("RUNFERRY_DISABLE_META", "WANDB_X_DISABLE_META"), str),
 }
+
+
+_RESUME = ("allow", "must", "never", "auto")
 
 
 class SettingsError(ValueError):
@@ -154,6 +159,29 @@ class Resolved(NamedTuple):
     sample_interval: float
     disable_stats: bool
     disable_meta: bool
+    resume_mode: str = ""
+    """What was asked for: "" (nothing), "allow", "must", "never" or "auto"."""
+    reinit: str = "default"
+    quiet: bool = False
+    disable_git: bool = False
+    git_diff: bool = False
+    save_code: bool = False
+    sweep_id: str = ""
+    host: str = ""
+    """"" for the machine's own name, as with `program` and `username`."""
+    program: str = ""
+    username: str = ""
+    file_transfer: str = "copy"
+    copy_limit: int = 1 << 30
+    """Bytes; larger files are linked."""
+    ignore_globs: tuple[str, ...] = ()
+    redact: frozenset[str] = PARTS
+    """The parts that are redacted."""
+    config_paths: tuple[str, ...] = ()
+    sync_watch: bool = True
+    log_guides: bool = True
+    base_url: str = ""
+    """Where the sync of an online run sends it, if the settings say it."""
 
 
 def resolve(arguments: Settings, base: Settings | None = None, environ: Mapping[str, str] | None = None) -> Resolved:
@@ -193,6 +221,7 @@ def resolve(arguments: Settings, base: Settings | None = None, environ: Mapping[
     mode = decide("mode", "disabled" if disabled else "offline", choice(*MODES, "shared"))
     console = decide("console", "off", str).lower()
     given_id = decide("run_id", None, _run_id)
+    resume_mode = decide("resume", "", _resume_mode)
     return Resolved(
         mode={"dryrun": "offline", "shared": "online"}.get(mode, mode),
         root=decide("dir", None, _folder) or _folder("."),
@@ -205,7 +234,8 @@ def resolve(arguments: Settings, base: Settings | None = None, environ: Mapping[
         given_id=given_id is not None,
         group=decide("group", "", str),
         job_type=decide("job_type", "", str),
-        resume=decide("resume", False, lambda value: bool(value) and str(value).lower() not in {"never", "false"}),
+        resume=resume_mode in {"allow", "must", "auto"},
+        resume_mode=resume_mode,
         console=console if console == "wrap" else "off",
         silent=decide("silent", False, _flag),
         durability=decide("durability", "normal", choice(*LEVELS)),
@@ -225,6 +255,12 @@ def _converted(source: str, value: Any, convert: Callable[[Any], Any]) -> Any:
     except Exception as error:  # whatever the value's type does when it is asked
         shown = repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
         raise SettingsError(f"{source}={shown} {error}") from None
+
+
+def _resume_mode(value: Any) -> str:
+    if isinstance(value, (bool, int)):
+        return "auto" if value else ""
+    return str(value).lower() if str(value).lower() in _RESUME else ""
 
 
 def _run_id(value: Any) -> str:
