@@ -84,9 +84,9 @@ def command(
         run = Run(settings, role=role, version=__version__, pid=pid, argv=cmd)
         runs.append(run)
         if as_json:
-            click.echo(plain_json({"type": "run_started", "run": run.id, "log": run.path}), err=True)
-        elif run.path and not settings.silent:
-            say(f"logging run {run.id} to {run.path}")
+            click.echo(plain_json({"type": "run_started", "run": run.id, "log": run.log_path}), err=True)
+        elif run.log_path and not settings.silent:
+            say(f"logging run {run.id} to {run.log_path}")
         return run
 
     try:
@@ -96,7 +96,7 @@ def command(
         code = error.code
     for run in runs if as_json else ():
         report = run.finish()  # it has ended: what became of it
-        done = {"type": "run_done", "run": run.id, "log": run.path, "exit_code": code, "complete": report.complete}
+        done = {"type": "run_done", "run": run.id, "log": run.log_path, "exit_code": code, "complete": report.complete}
         dropped = {"rows_dropped": report.rows_dropped, "others_dropped": report.others_dropped}
         click.echo(plain_json({**done, **dropped}), err=True)
     sys.exit(code)

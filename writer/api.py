@@ -110,8 +110,8 @@ def init(
     run = Run(resolved, config, role=role, version=__version__)
     _current = run
     if not resolved.silent and not run.disabled:
-        if run.path:
-            say(f"logging run {run.id} to {run.path}")
+        if run.log_path:
+            say(f"logging run {run.id} to {run.log_path}")
         if resolved.resume:
             warn_on_stderr(
                 f"resume: steps begin at 0 here; a sync puts them behind those of the earlier logs of {run.id}"

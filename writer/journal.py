@@ -150,6 +150,14 @@ class Journal:
         """Other records that are not in the file yet."""
         return len(self._queued) - self._queued_rows
 
+    @property
+    def directory(self) -> Path | None:
+        """The run's directory: of the open segment, else of the last one; None where no log could be made."""
+        segment = self._segment
+        if segment is not None:
+            return segment.path.parent
+        return self.paths[-1].parent if self.paths else None
+
     def open(self) -> bool:
         """Make the first segment; whether it holds its opening records."""
         return self.write(opening=True)

@@ -163,8 +163,10 @@ class Summary(LiveDict):
     Reading waits until the rows logged before are counted in. `fetch` gives the whole summary, plain.
     """
 
-    def __init__(self, changed: Changed, fetch: Callable[[], dict[str, Any] | None]) -> None:
-        super().__init__(changed)
+    def __init__(
+        self, changed: Changed, fetch: Callable[[], dict[str, Any] | None], convert: Callable[[Any], Any] = plain
+    ) -> None:
+        super().__init__(changed, convert)
         object.__setattr__(self, "_fetch", fetch)
 
     def _refresh(self) -> None:

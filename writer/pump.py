@@ -19,6 +19,7 @@ from .journal import Clock, Journal
 from .values import Key
 
 if TYPE_CHECKING:
+    from .filemethods import StagedRow
     from .recorder import Recorder
 
 LEVELS = ("relaxed", "normal", "record", "disk")
@@ -41,7 +42,8 @@ WAIT_S = 30.0
 FINISH_RETRY_S = 5.0
 """How long `finish` keeps trying on a disk that answers with errors."""
 
-HandedOff = tuple[float, "int | None", "bool | None", "dict[Key, Any]"]
+Row = tuple[float, "int | None", "bool | None", "dict[Key, Any]"]
+HandedOff = Row | tuple[float, "int | None", "bool | None", "dict[Key, Any]", "StagedRow"]
 Job = Callable[["Recorder"], None]
 _T = TypeVar("_T")
 

@@ -6,16 +6,20 @@ as functions of the recorder (`pump`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from ..logformat.constants import MAX_RECORD_SIZE
 from . import records
 from .history import HistoryEncoder
 from .journal import BULK, OTHER, ROW, Clock, Journal
 from .metrics import Definitions, MetricDefinition
-from .summary import SummaryState
+from .summary import SummaryState, leaves_of
 from .values import Key, Path, path_of
+
+if TYPE_CHECKING:
+    from .filemethods import StagedRow
+    from .media import StagedMedia
 
 PENDING_MAX_S = 0.7
 """An unfinished row is written this long after its oldest part, so that within a second it is in the file."""
@@ -44,7 +48,14 @@ class Recorder:
     """Turns calls into records."""
 
     def __init__(
-        self, journal: Journal, clock: Clock, warn: Callable[[str], None], *, start_s: float, hold_steps: bool = True
+        self,
+        journal: Journal,
+        clock: Clock,
+        warn: Callable[[str], None],
+        *,
+        start_s: float,
+        hold_steps: bool = True,
+        note: Callable[..., None] = lambda *_features: None,
     ) -> None:
         """Nothing is recorded yet.
 
@@ -55,12 +66,14 @@ class Recorder:
             start_s: the start of the run, monotonic seconds; `_runtime` counts from it.
             hold_steps: keep a row with an explicit step open for later calls of the same step. Without, each call's
                 part is written at once (levels `record` and `disk`) and the parts merge at replay.
+            note: told the telemetry's numbers of features that are used.
         """
         self._journal, self._clock, self._warn = journal, clock, warn
         self._start = start_s
         self._wall_offset = 0.0
         self.read_clocks()
         self._hold_steps = hold_steps
+        self._note = note
         self._encoder = HistoryEncoder()
         self._pending: _Pending | None = None
         self._step_values: dict[str, Any] = {}
@@ -82,7 +95,9 @@ class Recorder:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def row(self, now: float, step: int | None, commit: bool | None, row: Row) -> None:
+    def row(
+        self, now: float, step: int | None, commit: bool | None, row: Row, media: StagedRow | None = None
+    ) -> None:
         """One call of `log`.
 
         Args:
@@ -90,10 +105,13 @@ class Recorder:
             step: the step given, or None for the open one.
             commit: whether the step is finished with this call; None: yes unless a step was given.
             row: flat, plain values.
+            media: staged; they land in the row under the step that it gets.
         """
         if step is not None and not -INT64 <= step < INT64:
             self._warn_once("step", "a step is no 64-bit integer; the row gets the next step")
             step = None
+        if media is not None:
+            row |= self._landed(media, str(self.step if step is None else step))
         if step is not None and step != self.step:
             if step < self.step:
                 self._late(now, step, row)
@@ -117,6 +135,29 @@ class Recorder:
             self.step += 1
         elif not self._hold_steps and commit is None:
             self._write_pending(pending)
+
+    def _landed(self, media: StagedRow, step: str) -> Row:
+        """What stands in a row, or in the summary, for its media."""
+        row: Row = {}
+        for key, medium in media.items():
+            path = path_of(key)
+            try:
+                row.update(leaves_of(path, self._land(path[-1], medium, step)))
+            except Exception as error:  # a name that no file can have, or the disk: it costs this key only
+                medium.drop()
+                self.others_refused += 1
+                name = ".".join(path)
+                self._warn_once(f"media {name}", f"{name} is left out: {type(error).__name__}: {error}")
+        return row
+
+    def _land(self, name: str, medium: StagedMedia, step: str) -> dict[str, Any]:
+        landing = medium.land(name, step)
+        for path in landing.paths:
+            self.record(records.files(path))
+        self.record_all(landing.records)
+        if landing.features:
+            self._note(*landing.features)
+        return landing.value
 
     def _late(self, now: float, step: int, row: Row) -> None:
         self.rows_late += 1
@@ -201,11 +242,10 @@ class Recorder:
         self.record(records.metric(definition))
         self.summary.define(self.definitions.add(definition))
 
-    def replace_config(self, removal: bytes | None, update: bytes) -> None:
-        """A config record, and the one that makes room for it."""
-        if removal is not None:
-            self.record(removal)
-        self.record(update, urgent=True)
+    def record_all(self, bodies: Iterable[bytes], *, urgent: bool = False) -> None:
+        """Several records, in their order."""
+        for body in bodies:
+            self.record(body, urgent=urgent)
 
     def set_summary(self, path: Path, value: Any) -> None:
         """The user's own summary value, plain."""
@@ -213,6 +253,14 @@ class Recorder:
             self.summary.set(path, value)
         except (ValueError, RecursionError) as error:
             self._warn_once(f"unwritable {path}", f"summary {'.'.join(path)} is left out: {error}")
+
+    def set_summary_media(self, path: Path, media: StagedRow) -> None:
+        """Media that the user put into the summary."""
+        values = self._landed(media, "summary")
+        if values:
+            self.summary.remove(path)
+        for leaf, value in values.items():
+            self.set_summary(path_of(leaf), value)
 
     # -- time --------------------------------------------------------------------------------------------------------
 

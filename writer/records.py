@@ -125,6 +125,22 @@ def output(stream: int, timestamp_ns: int, line: str) -> bytes:
     return message(13, integer(1, stream) + timestamp(2, timestamp_ns) + text(3, line))
 
 
+NOW, END, LIVE = 0, 1, 2
+"""When a backend gets a saved file: at once, at the end, or whenever it changed."""
+OTHER, WANDB = 0, 1
+"""What a file is: the user's, or the run's own (its code, its requirements)."""
+
+
+def files(path: str, policy: int = NOW, kind: int = OTHER) -> bytes:
+    """A file of the run: its path below `files/`."""
+    return message(6, message(1, text(1, path) + integer(2, policy) + integer(3, kind)))
+
+
+def output_logger(line: str) -> bytes:
+    """A line that the user logged as console output."""
+    return message(27, text(1, line))
+
+
 def exit_(code: int, runtime_s: int) -> bytes:
     """The end of the run."""
     return message(18, integer(1, code) + integer(2, runtime_s))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,28 +13,26 @@ from typing import Any
 
 from . import lifecycle, records
 from .attendant import Attendant
-from .encoding import to_json
+from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
+from .identity import Identity
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
 from .mappings import REMOVED, Config, Summary
 from .metrics import MetricDefinition, define
 from .pump import MAX_HANDED_OFF, WAIT_S, Job, Pump
 from .ranks import Role
-from .redaction import redact
 from .report import FinishReport, say, warn_on_stderr
 from .segment import Place
 from .settings import Resolved
-from .values import NAMES, PLAIN, UnloggableError, flatten
+from .values import NAMES, PLAIN, PLAIN_OR_NESTED, UnloggableError, flatten, plain
 from .values import Path as KeyPath
 
 _MAX_CONSOLE_CHARACTERS = 65_536  # of one record; a longer write becomes several
 _MAX_CONSOLE_WAITING = 4096
 """Queued before console output waits for room: a quarter of a GiB where each piece is as long as it may be."""
-_MAX_CONFIG_VALUE_BYTES = 32 * 1024 * 1024
-"""The whole config stands in one record."""
 
 
-class Run:
+class Run(FileMethods):
     """One run. Its methods may be called from any thread; in a forked child they do nothing."""
 
     def __init__(
@@ -66,10 +63,8 @@ class Run:
         """
         self._settings = settings
         self._role = role
-        self._version = version
         self._warn = warn or warn_on_stderr
         self._time, self._monotonic = clock.time, clock.monotonic
-        self._telemetry = records.Telemetry()
         self._closed = False
         self._inert = False  # disabled, or the copy in a forked child
         self._ending = threading.Lock()
@@ -77,35 +72,22 @@ class Run:
         self._warned: set[str] = set()
         self._tee: Any = None
         self._attendant: Attendant | None = None
-        self._redacted = 0
-        start_s, start_ns = clock.monotonic(), int(clock.time() * 1e9)
-        self._info = records.RunInfo(
-            run_id=settings.run_id,
-            project=settings.project,
-            entity=settings.entity,
-            group=settings.group,
-            job_type=settings.job_type,
-            name=settings.name,
-            notes=settings.notes,
-            tags=settings.tags,
-            host=_host(),
-            start_ns=start_ns,
-            resume=settings.resume,
+        start_s = clock.monotonic()
+        self._identity = Identity(
+            settings, config, version=version, clock=clock, changed=self._config_changed, warn_once=self._warn_once
         )
-        self.config = Config(self._config_changed)
-        if config is not None:
-            self.config.set_all(config)
-        self.summary = Summary(self._summary_changed, self._fetch_summary)
+        self.summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
         # Where time brings no sync, what waits for one would fill the memory.
         kept = 2 * SYNC_BYTES if settings.durability == "relaxed" else MAX_QUEUED_BYTES
-        self._journal = Journal(fs or RealFileSystem(), place, clock, self._opening, self._warn, keep_unsynced=kept)
+        self._fs = fs or RealFileSystem()
+        self._journal = Journal(self._fs, place, clock, self._opening, self._warn, keep_unsynced=kept)
 
         def make_recorder() -> Any:
             from .recorder import Recorder
 
             held = settings.durability in ("relaxed", "normal")
-            return Recorder(self._journal, clock, self._warn, start_s=start_s, hold_steps=held)
+            return Recorder(self._journal, clock, self._warn, start_s=start_s, hold_steps=held, note=self._note)
 
         self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn)
         self._queue = self._pump.queue
@@ -115,20 +97,22 @@ class Run:
         if self.disabled:
             self._inert = self._closed = self._pump.ended = True
             return
-        self._note_features()
         self._journal.open()
-        if self._redacted and not settings.silent:
-            say(f"{self._redacted} values of the config look like secrets and are hidden in the log")
+        if self._identity.hidden and not settings.silent:
+            say(f"{self._identity.hidden} values of the config look like secrets and are hidden in the log")
         self._pump.start()
-        self._hand_off(lambda recorder: recorder.record(self._telemetry.record()))
+        self._hand_off(lambda recorder: recorder.record(self._identity.telemetry.record()))
         lifecycle.watch(self)
         if settings.console == "wrap" and self._takes_rows:
             from .console import ConsoleTee
 
             self._tee = ConsoleTee(self.console)
             self._tee.start()
-        label = self._info.host if role is Role.SAMPLER else ""  # keeps the nodes of one run apart
-        self._attendant = Attendant(settings, self._pump.submit, start_ns, self._warn, label=label, pid=pid, argv=argv)
+        info = self._identity.info
+        label = info.host if role is Role.SAMPLER else ""  # keeps the nodes of one run apart
+        self._attendant = Attendant(
+            settings, self._pump.submit, info.start_ns, self._warn, label=label, pid=pid, argv=argv
+        )
         self._attendant.start()
 
     # -- logging -----------------------------------------------------------------------------------------------------
@@ -150,23 +134,26 @@ class Run:
         if not self._takes_rows:
             self._log_refused()
             return
+        media: StagedRow | None = None
         if type(data) is dict and PLAIN.issuperset(map(type, data.values())) and NAMES.issuperset(map(type, data)):
             row: dict[Any, Any] = data.copy()
         else:
             checked = self._checked_row(data)
             if checked is None:
                 return
-            row = checked
+            row, media = checked
         if step is not None and type(step) is not int:
             step = self._checked_step(step)
         if len(self._queue) >= MAX_HANDED_OFF and not self._pump.make_room(MAX_HANDED_OFF):
             self._pump.rows_dropped += 1
+            drop_all(media)
             return
-        self._hand_off((now, step, commit, row))
+        self._hand_off((now, step, commit, row) if media is None else (now, step, commit, row, media))
         if self._waits:
             self._pump.barrier(sync=self._settings.durability == "disk")
 
-    def _checked_row(self, data: Any) -> dict[Any, Any] | None:
+    def _checked_row(self, data: Any) -> tuple[dict[Any, Any], StagedRow | None] | None:
+        """A row as the recorder takes it: plain values, and media whose content is in the run's directory."""
         if not isinstance(data, Mapping):
             self._refuse("data", f"log takes a dict, not {type(data).__name__}; the call is left out")
             return None
@@ -174,7 +161,8 @@ class Run:
         row = flatten(data, dropped)
         for name, reason in dropped.items():
             self._refuse(f"value {name}", f"{name} is left out of the row: {reason}")
-        return row
+        media = {key: row.pop(key) for key in [key for key, value in row.items() if type(value) not in PLAIN_OR_NESTED]}
+        return row, self._stage_all(media) if media else None
 
     def _checked_step(self, step: Any) -> int | None:
         with suppress(Exception):  # as for data: nothing that a caller's type does is raised by `log`
@@ -278,57 +266,47 @@ class Run:
 
     def _config_changed(self, path: KeyPath, value: Any) -> None:
         self._note(records.FEATURE_CONFIG_ITEM)
-        if value is REMOVED:
-            self._submit(lambda recorder: recorder.record(records.config((), [path]), urgent=True))
-            return
-        shown, count = redact(path[-1], value)
-        self._redacted += count
-        # Readers merge dicts, so what a new dict no longer has must go first.
-        removal = records.config((), [path]) if isinstance(value, dict) else None
-        update = records.config([(path, self._json(path, shown))])
-        self._submit(lambda recorder: recorder.replace_config(removal, update))
+        changes = self._identity.config_change(path, value)
+        self._submit(lambda recorder: recorder.record_all(changes, urgent=True))
+
+    def _summary_value(self, value: Any) -> Any:
+        """A value of the summary: plain, or a medium."""
+        try:
+            return plain(value)
+        except UnloggableError:
+            from .media import media_of
+
+            medium = media_of(value)
+            if medium is None:
+                raise
+            return medium
 
     def _summary_changed(self, path: KeyPath, value: Any) -> None:
         self._note(records.FEATURE_SUMMARY)
         if value is REMOVED:
             self._submit(lambda recorder: recorder.summary.remove(path), wake=False)
-        else:
+        elif type(value) in PLAIN_OR_NESTED:
             self._submit(lambda recorder: recorder.set_summary(path, value), wake=False)
+        else:
+            staged = self._stage_all({path: value})
+            self._submit(lambda recorder: recorder.set_summary_media(path, staged), wake=False)
 
     def _fetch_summary(self) -> dict[str, Any] | None:
         return None if self.disabled else self._pump.ask(lambda recorder: recorder.summary.tree())
 
-    def _json(self, path: KeyPath, value: Any) -> bytes:
-        try:
-            text = to_json(value)
-            if len(text) <= _MAX_CONFIG_VALUE_BYTES:
-                return text
-            reason = f"{len(text) / 2**20:.0f} MiB of JSON"
-        except (ValueError, RecursionError) as error:
-            reason = str(error)
-        self._warn_once(f"config {path}", f"config {'.'.join(path)} is left out: {reason}")
-        return b"null"
-
     def _opening(self, resumed: bool) -> list[bytes]:
-        """The records that a segment begins with: each segment tells the whole run."""
-        config = []
-        for name, value in self.config.snapshot().items():
-            shown, count = redact(name, value)
-            self._redacted += count
-            config.append(((name,), self._json((name,), shown)))
-        info = self._info._replace(resume=self._info.resume or resumed)
-        opening = [records.header(self._version), records.run(info, config, self._telemetry.body())]
-        if resumed:
-            # A later segment's start orders it behind the earlier one.
-            opening[1] = records.run(info._replace(start_ns=int(self._time() * 1e9)), config, self._telemetry.body())
-            opening += [records.metric(definition) for definition in self._pump.recorder.definitions.all()]
-        return opening
+        return self._identity.opening(self._pump.recorder.definitions.all() if resumed else None)
 
     def _identify(self, feature: int, **changes: Any) -> None:
-        self._info = self._info._replace(**changes)
+        self._identity.info = self._identity.info._replace(**changes)
         self._note(feature)
-        body = self._opening(resumed=False)[1]
+        body = self._identity.record()
         self._submit(lambda recorder: recorder.record(body, urgent=True))
+
+    @property
+    def config(self) -> Config:
+        """The run's configuration: a dict whose changes are recorded."""
+        return self._identity.config
 
     @property
     def id(self) -> str:
@@ -338,7 +316,7 @@ class Run:
     @property
     def name(self) -> str:
         """The display name; empty means that the backend makes one up."""
-        return self._info.name
+        return self._identity.info.name
 
     @name.setter
     def name(self, name: str) -> None:
@@ -347,7 +325,7 @@ class Run:
     @property
     def notes(self) -> str:
         """Free text."""
-        return self._info.notes
+        return self._identity.info.notes
 
     @notes.setter
     def notes(self, notes: str) -> None:
@@ -356,7 +334,7 @@ class Run:
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags; the format cannot say that the last one was taken away."""
-        return self._info.tags
+        return self._identity.info.tags
 
     @tags.setter
     def tags(self, tags: Iterable[str]) -> None:
@@ -399,14 +377,14 @@ class Run:
         return self._report is not None
 
     @property
-    def path(self) -> Path | None:
+    def log_path(self) -> Path | None:
         """The log; None as long as there is none."""
         return self._journal.paths[-1] if self._journal.paths else None
 
     @property
-    def dir(self) -> str:
-        """The folder for the run's files."""
-        return str(self.path.parent / "files") if self.path else ""
+    def path(self) -> str:
+        """`entity/project/id`, as a backend names the run."""
+        return "/".join(part for part in (self.entity, self.project, self.id) if part)
 
     @property
     def step(self) -> int:
@@ -499,7 +477,7 @@ class Run:
         self.finish(lifecycle.exit_code_of(error))
 
     def __repr__(self) -> str:
-        return f"<Run {self.id} in {self.path or 'no log'}>"
+        return f"<Run {self.id} in {self.log_path or 'no log'}>"
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 
@@ -514,25 +492,13 @@ class Run:
 
     def _note(self, *features: int) -> None:
         """Say in the telemetry that a feature is used."""
-        if self._closed or self._telemetry.features.issuperset(features):
+        telemetry = self._identity.telemetry
+        if self._closed or telemetry.features.issuperset(features):
             return
-        self._telemetry.features.update(features)
-        body = self._telemetry.record()
+        telemetry.features.update(features)
+        body = telemetry.record()
         self._hand_off(lambda recorder: recorder.record(body))
-
-    def _note_features(self) -> None:
-        given = {
-            records.FEATURE_INIT_NAME: self._settings.name,
-            records.FEATURE_INIT_ID: self._settings.given_id,
-            records.FEATURE_INIT_TAGS: self._settings.tags,
-            records.FEATURE_INIT_CONFIG: self.config,
-        }
-        self._telemetry.features.update(number for number, value in given.items() if value)
 
 
 def _recording(body: bytes) -> Job:
     return lambda recorder: recorder.record(body, bulk=True)
-
-
-def _host() -> str:
-    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")

@@ -15,6 +15,8 @@ from ..logformat.constants import MAX_NESTING
 
 PLAIN = frozenset({float, int, bool, str, type(None)})
 """The types that a row holds as they are."""
+PLAIN_OR_NESTED = PLAIN | {list, dict}
+"""The types of all that `plain` returns."""
 NAMES = frozenset({str})
 """The types that are names of a row's values as they are."""
 
@@ -44,7 +46,7 @@ class TooDeepError(UnloggableError):
 
 
 def flatten(data: Mapping[Any, Any], dropped: dict[str, str]) -> dict[Key, Any]:
-    """A row of plain values by key; nested dicts become paths, and an empty dict nothing.
+    """A row of plain values and `Media` by key; nested dicts become paths, and an empty dict nothing.
 
     What cannot be logged is left out and named in `dropped` (dotted key -> reason); the rest of the row stands.
     """
@@ -68,13 +70,25 @@ def _leaves(data: Mapping[Any, Any], above: Path, dropped: dict[str, str]) -> It
             if nested:
                 yield from _leaves(value, path, dropped)
             else:
-                yield path, plain(value)
+                yield path, _plain_or_medium(value)
         except (UnloggableError, RecursionError) as error:
             if nested and above:
                 raise  # too deep: at once to the top, since each level that goes on would double the work
             dropped[".".join(path)] = str(TooDeepError() if isinstance(error, RecursionError) else error)
         except Exception as error:  # whatever a foreign type does, it costs its own key only
             dropped[".".join(path)] = f"{type(error).__name__}: {error}"
+
+
+def _plain_or_medium(value: Any) -> Any:
+    try:
+        return plain(value)
+    except UnloggableError:
+        from .media import media_of  # only for what has no plain form, so that rows of numbers cost nothing
+
+        medium = media_of(value)
+        if medium is None:
+            raise
+        return medium
 
 
 def plain(value: Any, room: int = MAX_NESTING) -> Any:

@@ -91,7 +91,7 @@ def test_online_says_what_it_does(tmp_path, capsys):
     run = runferry.init(dir=tmp_path, mode="online", settings={"disable_stats": True, "disable_meta": True})
     error = capsys.readouterr().err
 
-    assert str(run.path) in error
+    assert str(run.log_path) in error
     assert "runferry sync" in error
 
 

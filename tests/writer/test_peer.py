@@ -64,7 +64,7 @@ def test_every_kind_of_record(begin):
         {"val/acc": 0.75, "epoch": 1},
     ]
     assert [entry["history"].get("step") for entry in by_kind["history"]] == [{"num": 0}, {"num": 10}]
-    view = peer.summary(run.path)
+    view = peer.summary(run.log_path)
     text = json.dumps(view)
     assert "renamed" in text
     assert "failed" in text
@@ -118,8 +118,8 @@ def test_a_killed_run(begin, tmp_path):
     run = begin(durability="record")
     for number in range(300):
         run.log({"n": number})
-    copy = tmp_path / run.path.name
-    copy.write_bytes(run.path.read_bytes())
+    copy = tmp_path / run.log_path.name
+    copy.write_bytes(run.log_path.read_bytes())
     entries = peer.inspect(copy)
 
     assert [row["n"] for row in histories(entries)] == list(range(300))

@@ -165,7 +165,7 @@ def test_the_users_handler_decides(tmp_path):
     body = """
 def handler(number, frame):
     print("handled", number, flush=True)
-    side = open(run.path, "rb").read()
+    side = open(run.log_path, "rb").read()
     print(b"before" in side, flush=True)
 runferry.finish()
 signal.signal(signal.SIGTERM, handler)

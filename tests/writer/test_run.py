@@ -54,7 +54,7 @@ def test_a_run_from_start_to_end(begin, state):
 def test_the_directory(begin, tmp_path):
     """`wandb/run-<time>-<id>/run-<id>.wandb`, `files/`, `latest-run`, and nothing else anywhere."""
     run = begin(run_id="abc")
-    directory = run.path.parent
+    directory = run.log_path.parent
 
     assert directory.name.startswith("run-")
     assert directory.name.endswith("-abc")
@@ -72,7 +72,7 @@ def test_the_directory(begin, tmp_path):
 
 def test_the_peers_directory_name(begin):
     """`dir_prefix` gives the name that the peer's own sync looks for."""
-    assert begin(dir_prefix="offline-run").path.parent.name.startswith("offline-run-")
+    assert begin(dir_prefix="offline-run").log_path.parent.name.startswith("offline-run-")
 
 
 VALUES = st.recursive(
@@ -282,7 +282,7 @@ def test_any_exit_code_is_recorded(begin, state, given, recorded):
 
 def test_a_config_that_holds_itself(begin, state, monkeypatch):
     """It costs its own key only; so does one that is too large for the record of the run."""
-    monkeypatch.setattr("runferry.writer.run._MAX_CONFIG_VALUE_BYTES", 2**20)
+    monkeypatch.setattr("runferry.writer.identity._MAX_CONFIG_VALUE_BYTES", 2**20)
     config = {"lr": 0.1}
     config["again"] = config
     warnings = []

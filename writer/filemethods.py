@@ -1,0 +1,75 @@
+"""What a run does with files: media in rows, saved files, artifacts. The public half of `Run` that deals with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from .filesystem import FileSystem
+from .journal import Journal
+from .settings import Resolved
+from .values import Key, path_of
+
+if TYPE_CHECKING:
+    from .identity import Identity
+    from .media import Media, StagedMedia
+    from .runfiles import RunFiles
+
+StagedRow = dict[Key, "StagedMedia"]
+"""The media of a row, or of the summary, whose content is in the run's directory."""
+
+
+class FileMethods:
+    """Mixed into `Run`, which owns the attributes named here."""
+
+    if TYPE_CHECKING:
+
+        def _refuse(self, topic: str, text: str) -> None: ...
+
+    _settings: Resolved
+    _identity: Identity
+    _journal: Journal
+    _fs: FileSystem
+    _warn: Callable[[str], None]
+    _made_files: RunFiles | None = None
+
+    @property
+    def _files(self) -> RunFiles:
+        """The files beside the log; made on first use, because most runs have none."""
+        if self._made_files is None:
+            from .runfiles import RunFiles
+
+            self._made_files = RunFiles(
+                lambda: self._journal.directory,
+                self._fs,
+                transfer=getattr(self._settings, "file_transfer", "copy"),
+                copy_limit=getattr(self._settings, "copy_limit", 2**30),
+                warn=self._warn,
+            )
+        return self._made_files
+
+    @property
+    def dir(self) -> str:
+        """The folder for the run's files; empty as long as there is none."""
+        directory = self._journal.directory
+        return str(directory / "files") if directory else ""
+
+    def _stage_all(self, media: Mapping[Key, Media]) -> StagedRow:
+        """The media whose content could be brought into the run's directory; the others are named and left out."""
+        from .media import MediaContext
+
+        context = MediaContext(self._settings.run_id, self._settings.project, self._settings.entity)
+        staged: StagedRow = {}
+        for key, medium in media.items():
+            try:
+                staged[key] = medium.stage(self._files, context)
+            except Exception as error:  # whatever a medium's type or the disk does, it costs its own key only
+                name = ".".join(path_of(key))
+                self._refuse(f"media {name}", f"{name} is left out: {type(error).__name__}: {error}")
+        return staged
+
+
+def drop_all(staged: StagedRow | None) -> None:
+    """The row goes nowhere."""
+    for medium in (staged or {}).values():
+        medium.drop()

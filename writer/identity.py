@@ -1,0 +1,127 @@
+"""Who the run is: its names, its config and its telemetry, as each segment of it begins with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from . import records
+from .encoding import to_json
+from .journal import Clock
+from .mappings import REMOVED, Changed, Config
+from .metrics import MetricDefinition
+from .redaction import redact
+from .settings import Resolved
+from .values import Path
+
+_MAX_CONFIG_VALUE_BYTES = 32 * 1024 * 1024
+"""The whole config stands in one record."""
+
+
+class Identity:
+    """What the log says of the run besides its rows. Changed on any thread; what changed comes back as records."""
+
+    def __init__(
+        self,
+        settings: Resolved,
+        config: Any,
+        *,
+        version: str,
+        clock: Clock,
+        changed: Changed,
+        warn_once: Callable[[str, str], None],
+    ) -> None:
+        """Take over settings and config.
+
+        Args:
+            settings: every setting, decided.
+            config: what `init(config=...)` was given, or None.
+            version: ours, for the log's header.
+            clock: the time; now is the start of the run.
+            changed: told of each change of the config.
+            warn_once: takes a topic and one line for the user.
+
+        Raises:
+            UnloggableError: `config` is neither a mapping nor an object with attributes.
+        """
+        self._version, self._clock, self._warn_once = version, clock, warn_once
+        self.telemetry = records.Telemetry()
+        self.info = records.RunInfo(
+            run_id=settings.run_id,
+            project=settings.project,
+            entity=settings.entity,
+            group=settings.group,
+            job_type=settings.job_type,
+            name=settings.name,
+            notes=settings.notes,
+            tags=settings.tags,
+            host=_host(),
+            start_ns=self._now_ns(),
+            resume=settings.resume,
+        )
+        self.config = Config(changed)
+        if config is not None:
+            self.config.set_all(config)
+        self.hidden = 0
+        """Values of the config that look like secrets and are hidden in the log."""
+        given = {
+            records.FEATURE_INIT_NAME: settings.name,
+            records.FEATURE_INIT_ID: settings.given_id,
+            records.FEATURE_INIT_TAGS: settings.tags,
+            records.FEATURE_INIT_CONFIG: self.config,
+        }
+        self.telemetry.features.update(number for number, value in given.items() if value)
+
+    def opening(self, definitions: list[MetricDefinition] | None = None) -> list[bytes]:
+        """The records that a segment begins with: each one tells the whole run.
+
+        Args:
+            definitions: given for a later segment, which its own start orders behind the earlier ones.
+        """
+        header = records.header(self._version)
+        if definitions is None:
+            return [header, self.record()]
+        later = self.info._replace(resume=True, start_ns=self._now_ns())
+        return [header, self._record(later), *(records.metric(definition) for definition in definitions)]
+
+    def record(self) -> bytes:
+        """The run record."""
+        return self._record(self.info)
+
+    def _record(self, info: records.RunInfo) -> bytes:
+        config = []
+        for name, value in self.config.snapshot().items():
+            shown, count = redact(name, value)
+            self.hidden += count
+            config.append(((name,), self._json((name,), shown)))
+        return records.run(info, config, self.telemetry.body())
+
+    def config_change(self, path: Path, value: Any) -> list[bytes]:
+        """The records for one change of the config: what stands there now, or `REMOVED`."""
+        removal = records.config((), [path])
+        if value is REMOVED:
+            return [removal]
+        shown, count = redact(path[-1], value)
+        self.hidden += count
+        update = records.config([(path, self._json(path, shown))])
+        # Readers merge dicts, so what a new dict no longer has must go first.
+        return [removal, update] if isinstance(value, dict) else [update]
+
+    def _json(self, path: Path, value: Any) -> bytes:
+        try:
+            text = to_json(value)
+            if len(text) <= _MAX_CONFIG_VALUE_BYTES:
+                return text
+            reason = f"{len(text) / 2**20:.0f} MiB of JSON"
+        except (ValueError, RecursionError) as error:
+            reason = str(error)
+        self._warn_once(f"config {path}", f"config {'.'.join(path)} is left out: {reason}")
+        return b"null"
+
+    def _now_ns(self) -> int:
+        return int(self._clock.time() * 1e9)
+
+
+def _host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")

@@ -1,0 +1,1 @@
+"""Loggers for training frameworks, one module each: nothing of a framework is imported before its module is."""

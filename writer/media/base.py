@@ -1,0 +1,66 @@
+"""What every kind of media is: content that becomes files, and a few values in the row that name them.
+
+It happens in two steps. *Staging*, on the caller's thread inside `log`, brings the content into the run's directory,
+so that the caller may change or delete it. *Landing*, on the writer's thread, where the row's step is known, gives the
+files their names and says what stands in the row.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Protocol
+
+from ..runfiles import RunFiles
+
+
+class Landing(NamedTuple):
+    """What a landed medium leaves in the log."""
+
+    value: dict[str, Any]
+    """What stands under its key: plain values; nested dicts become nested keys."""
+    paths: tuple[str, ...] = ()
+    """Its files, relative to `files/`: one files record each, before the row."""
+    records: tuple[bytes, ...] = ()
+    """Further records that stand before the row, as `writer.records` makes them."""
+    features: tuple[int, ...] = ()
+    """Telemetry's numbers of the features that it uses."""
+
+
+class MediaContext(NamedTuple):
+    """The run, as far as media name it."""
+
+    run_id: str
+    project: str = ""
+    entity: str = ""
+
+
+class StagedMedia(Protocol):
+    """Content in the run's directory that waits for its step."""
+
+    def land(self, key: str, step: str) -> Landing:
+        """Name the files.
+
+        Args:
+            key: the last component of the key that it was logged under.
+            step: the row's step in digits, or "summary".
+
+        Raises:
+            OSError: a file cannot be named.
+            ValueError: `key` cannot be part of a file name.
+        """
+
+    def drop(self) -> None:
+        """The row goes nowhere: remove what was staged."""
+
+
+class Media(ABC):
+    """A value of a row, or of the summary, that stands for files."""
+
+    @abstractmethod
+    def stage(self, files: RunFiles, context: MediaContext) -> StagedMedia:
+        """Bring the content into the run's directory.
+
+        Raises:
+            OSError: it cannot be read or written.
+            UnloggableError: it is not what it should be.
+        """
