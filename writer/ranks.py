@@ -1,19 +1,43 @@
-"""Which of the processes of a distributed job this one is, and what it therefore records."""
+"""Which process of which job this one is: what it records, and what is the same when the job runs again.
+
+Everything here is read from the variables that launchers set, as they are documented:
+
+| | rank | processes | the job, the same after a restart | which attempt |
+|---|---|---|---|---|
+| torchrun | RANK, LOCAL_RANK | WORLD_SIZE | TORCHELASTIC_RUN_ID, or the agent | TORCHELASTIC_RESTART_COUNT |
+| Slurm | SLURM_PROCID, SLURM_LOCALID | SLURM_STEP_NUM_TASKS, SLURM_NTASKS | SLURM_JOB_ID, array job and task | SLURM_RESTART_COUNT |
+| Open MPI | OMPI_COMM_WORLD_RANK, _LOCAL_RANK | OMPI_COMM_WORLD_SIZE | | |
+| MPICH, Intel MPI | PMI_RANK, MPI_LOCALRANKID | PMI_SIZE | | |
+| jsrun | JSM_NAMESPACE_RANK, _LOCAL_RANK | JSM_NAMESPACE_SIZE | | |
+
+RUNFERRY_RANK and RUNFERRY_LOCAL_RANK stand before all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple
 
-# (global rank, rank on this node): torchrun, Slurm, Open MPI, MPICH and Intel MPI, jsrun. The first set that gives a
-# rank decides. A launcher's local rank can be missing; then only global rank 0 samples.
+# (global rank, rank on this node), the inner launcher before the outer one. The first set that gives a rank decides.
+# A launcher's local rank can be missing; then only global rank 0 samples.
 _LAUNCHERS = (
+    ("RUNFERRY_RANK", "RUNFERRY_LOCAL_RANK"),
     ("RANK", "LOCAL_RANK"),
     ("SLURM_PROCID", "SLURM_LOCALID"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("PMI_RANK", "MPI_LOCALRANKID"),
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK"),
+)
+_SIZES = (
+    "WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "JSM_NAMESPACE_SIZE",
 )
 # A shell inside an allocation has a rank 0 variable of its own; a single task says nothing about a training job.
 _INTERACTIVE_JOBS = {"interactive", "bash"}
@@ -44,6 +68,17 @@ class Rank(NamedTuple):
         return Role.SAMPLER if self.local_rank == 0 else Role.NONE
 
 
+class Job(NamedTuple):
+    """What the processes of one job have in common, and keep when the job is started again."""
+
+    name: str
+    """As the scheduler's tools print it; empty where it is no name that a person would know."""
+    identity: tuple[str, ...]
+    """Differs between any two jobs; the same in every attempt of one."""
+    restarted: bool
+    """This is not the first attempt."""
+
+
 def rank_of(environ: Mapping[str, str]) -> Rank:
     """This process's rank, by the variables that launchers set; rank 0 where there are none."""
     for rank_name, local_name in _LAUNCHERS:
@@ -55,6 +90,59 @@ def rank_of(environ: Mapping[str, str]) -> Rank:
         local = _number(environ.get(local_name))
         return Rank(rank, rank if local is None else local)
     return Rank()
+
+
+def world_size(environ: Mapping[str, str]) -> int:
+    """How many processes the job has; 1 where no launcher says so."""
+    for name in _SIZES:
+        if name.startswith("SLURM") and environ.get("SLURM_JOB_NAME") in _INTERACTIVE_JOBS:
+            continue
+        if size := _number(environ.get(name)):
+            return size
+    return 1
+
+
+def job_of(environ: Mapping[str, str], agent: Callable[[], str] | None = None) -> Job | None:
+    """The job that this process belongs to; None where nothing tells.
+
+    A Slurm job that is requeued keeps its number, so Slurm comes first: a torchrun inside it is started anew then. A
+    step of the job (`srun`) is part of the identity, so that two steps side by side are two.
+
+    Args:
+        environ: the environment.
+        agent: what identifies the process that torchrun restarts its workers from; the real one unless given.
+    """
+    torchrun = _torchrun(environ, agent or _agent)
+    number = environ.get("SLURM_JOB_ID", "")
+    if not number:
+        return torchrun
+    task = environ.get("SLURM_ARRAY_TASK_ID", "")
+    name = f"{environ.get('SLURM_ARRAY_JOB_ID') or number}_{task}" if task else number
+    identity = ("slurm", environ.get("SLURM_CLUSTER_NAME", ""), name, environ.get("SLURM_STEP_ID", ""))
+    again = (_number(environ.get("SLURM_RESTART_COUNT")) or 0) > 0
+    return Job(name, identity, again or (torchrun is not None and torchrun.restarted))
+
+
+def _torchrun(environ: Mapping[str, str], agent: Callable[[], str]) -> Job | None:
+    attempt = _number(environ.get("TORCHELASTIC_RESTART_COUNT"))
+    name = environ.get("TORCHELASTIC_RUN_ID", "")
+    if attempt is None and not name:
+        return None
+    if name in {"", "none"}:  # the default: every job of that kind has this name
+        process = agent()
+        return Job("", ("torchrun agent", process), bool(attempt)) if process else None
+    return Job(name, ("torchrun", name), bool(attempt))
+
+
+def _agent() -> str:
+    """The parent of this process, told apart from every other process that ever had its number; empty if unknown."""
+    parent = os.getppid()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        started = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]  # field 22, in clock ticks
+    except (OSError, IndexError):
+        return ""
+    return f"{boot} {parent} {started}"
 
 
 def _number(text: str | None) -> int | None:
