@@ -21,15 +21,42 @@ if TYPE_CHECKING:
     from . import sync
     from .logformat import load, read
     from .writer import (
+        AlertLevel,
+        CommError,
         Config,
+        Error,
         Run,
         Settings,
         Summary,
+        UsageError,
+        agent,
         alert,
+        attach,
         define_metric,
         finish,
         init,
+        link_artifact,
+        link_model,
         log,
+        log_artifact,
+        log_code,
+        log_model,
+        login,
+        mark_preempting,
+        pin_config_keys,
+        require,
+        restore,
+        save,
+        setup,
+        sweep,
+        teardown,
+        termerror,
+        termlog,
+        termwarn,
+        unwatch,
+        use_artifact,
+        use_model,
+        watch,
     )
 
     run: Run | None
@@ -38,38 +65,62 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_WRITER = """
+    AlertLevel CommError Config Error Run Settings Summary UsageError agent alert attach define_metric finish init
+    link_artifact link_model log log_artifact log_code log_model login mark_preempting pin_config_keys require restore
+    save setup sweep teardown termerror termlog termwarn unwatch use_artifact use_model watch
+"""
 _WHERE = {
-    "Config": ".writer",
-    "Run": ".writer",
-    "Settings": ".writer",
-    "Summary": ".writer",
-    "alert": ".writer",
-    "define_metric": ".writer",
-    "finish": ".writer",
-    "init": ".writer",
+    **dict.fromkeys(_WRITER.split(), ".writer"),
     "load": ".logformat",
-    "log": ".writer",
     "read": ".logformat",
 }
 _LIVE = ("config", "run", "summary")
 
 __all__ = [
+    "AlertLevel",
+    "CommError",
     "Config",
+    "Error",
     "Run",
     "Settings",
     "Summary",
+    "UsageError",
     "__version__",
+    "agent",
     "alert",
+    "attach",
     "config",
     "define_metric",
     "finish",
     "init",
+    "link_artifact",
+    "link_model",
     "load",
     "log",
+    "log_artifact",
+    "log_code",
+    "log_model",
+    "login",
+    "mark_preempting",
+    "pin_config_keys",
     "read",
+    "require",
+    "restore",
     "run",
+    "save",
+    "setup",
     "summary",
+    "sweep",
     "sync",
+    "teardown",
+    "termerror",
+    "termlog",
+    "termwarn",
+    "unwatch",
+    "use_artifact",
+    "use_model",
+    "watch",
 ]
 
 

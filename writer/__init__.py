@@ -6,7 +6,39 @@ brings them to the disk (`journal`, `segment`, `filesystem`). docs/writing.md sa
 
 from __future__ import annotations
 
-from .api import NoRunError, alert, current_run, define_metric, finish, init, log
+from .api import (
+    AlertLevel,
+    agent,
+    alert,
+    attach,
+    current_run,
+    define_metric,
+    finish,
+    init,
+    link_artifact,
+    link_model,
+    log,
+    log_artifact,
+    log_code,
+    log_model,
+    login,
+    mark_preempting,
+    pin_config_keys,
+    require,
+    restore,
+    save,
+    setup,
+    sweep,
+    teardown,
+    termerror,
+    termlog,
+    termwarn,
+    unwatch,
+    use_artifact,
+    use_model,
+    watch,
+)
+from .errors import CommError, Error, NoRunError, UsageError
 from .mappings import Config, Summary
 from .metrics import MetricDefinition
 from .report import FinishReport
@@ -15,7 +47,10 @@ from .settings import Settings, SettingsError
 from .values import UnloggableError
 
 __all__ = [
+    "AlertLevel",
+    "CommError",
     "Config",
+    "Error",
     "FinishReport",
     "MetricDefinition",
     "NoRunError",
@@ -24,10 +59,34 @@ __all__ = [
     "SettingsError",
     "Summary",
     "UnloggableError",
+    "UsageError",
+    "agent",
     "alert",
+    "attach",
     "current_run",
     "define_metric",
     "finish",
     "init",
+    "link_artifact",
+    "link_model",
     "log",
+    "log_artifact",
+    "log_code",
+    "log_model",
+    "login",
+    "mark_preempting",
+    "pin_config_keys",
+    "require",
+    "restore",
+    "save",
+    "setup",
+    "sweep",
+    "teardown",
+    "termerror",
+    "termlog",
+    "termwarn",
+    "unwatch",
+    "use_artifact",
+    "use_model",
+    "watch",
 ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from typing import Any, NoReturn
 
+from .errors import CommError, NoRunError, UsageError
 from .mappings import Config, Summary
 from .metrics import MetricDefinition
 from .ranks import Role, rank_of
@@ -18,22 +20,18 @@ _current: Run | None = None
 _FINISH_PREVIOUS = (True, "finish_previous")
 
 
-class NoRunError(RuntimeError):
-    """A module-level function was called without a run."""
-
-
-def init(
-    *,
-    project: str | None = None,
+def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
     entity: str | None = None,
-    name: str | None = None,
+    project: str | None = None,
+    dir: str | os.PathLike[str] | None = None,  # noqa: A002 - the peer's name
     id: str | None = None,  # noqa: A002 - the peer's name
+    name: str | None = None,
+    notes: str | None = None,
+    tags: Iterable[str] | str | None = None,
+    config: Any = None,
+    *,
     group: str | None = None,
     job_type: str | None = None,
-    tags: Iterable[str] | str | None = None,
-    notes: str | None = None,
-    config: Any = None,
-    dir: str | os.PathLike[str] | None = None,  # noqa: A002 - the peer's name
     resume: bool | str | None = None,
     mode: str | None = None,
     reinit: bool | str | None = None,
@@ -155,13 +153,93 @@ def define_metric(name: str, *args: Any, **kwargs: Any) -> MetricDefinition:
     return _required("define_metric").define_metric(name, *args, **kwargs)
 
 
-def alert(*args: Any, **kwargs: Any) -> None:
-    """Leave a message for whoever watches the current run; see `Run.alert`.
+def _of_the_run(name: str) -> Callable[..., Any]:
+    """The current run's method of that name, as a function of this module."""
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return getattr(_required(name), name)(*args, **kwargs)
+
+    forward.__name__ = forward.__qualname__ = name
+    forward.__doc__ = f"""`Run.{name}` of the current run. Raises NoRunError if there was no `init`."""
+    return forward
+
+
+alert = _of_the_run("alert")
+save = _of_the_run("save")
+restore = _of_the_run("restore")
+log_artifact = _of_the_run("log_artifact")
+log_model = _of_the_run("log_model")
+log_code = _of_the_run("log_code")
+use_artifact = _of_the_run("use_artifact")
+use_model = _of_the_run("use_model")
+link_artifact = _of_the_run("link_artifact")
+link_model = _of_the_run("link_model")
+mark_preempting = _of_the_run("mark_preempting")
+watch = _of_the_run("watch")
+unwatch = _of_the_run("unwatch")
+pin_config_keys = _of_the_run("pin_config_keys")
+
+
+def login(*_args: Any, **_options: Any) -> bool:
+    """True: writing needs no key. `runferry sync` takes it from the environment or netrc; none is stored here."""
+    return True
+
+
+def setup(*_args: Any, **_options: Any) -> None:
+    """Nothing to set up: there is no service beside the process."""
+
+
+def teardown(exit_code: int | None = None) -> None:
+    """Finish the current run, if there is one."""
+    finish(exit_code)
+
+
+def require(*_args: Any, **_options: Any) -> None:
+    """Nothing to require: no feature is behind a switch."""
+
+
+def sweep(*_args: Any, **_options: Any) -> NoReturn:
+    """Not supported.
 
     Raises:
-        NoRunError: there was no `init`.
+        CommError: always; a sweep's parameters are handed out by a server.
     """
-    _required("alert").alert(*args, **kwargs)
+    raise CommError("sweeps need a server that hands out parameters; log each trial as a run with a `group` instead")
+
+
+agent = sweep
+
+
+def attach(*_args: Any, **_options: Any) -> NoReturn:
+    """Not supported.
+
+    Raises:
+        UsageError: always; one process writes a log.
+    """
+    raise UsageError("a run belongs to the process that began it: begin a run of the same id or group here instead")
+
+
+def termlog(string: str = "", **_options: Any) -> None:
+    """Print one line on stderr."""
+    say(string)
+
+
+def termwarn(string: str, **_options: Any) -> None:
+    """Print one line on stderr that is not to be missed."""
+    warn_on_stderr(string)
+
+
+def termerror(string: str, **_options: Any) -> None:
+    """Print one line on stderr that tells of an error."""
+    say(f"ERROR {string}")
+
+
+class AlertLevel(str, Enum):
+    """How urgent an alert is."""
+
+    INFO = "INFO"
+    WARN = "WARN"
+    ERROR = "ERROR"
 
 
 class _BeforeInit:

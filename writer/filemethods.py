@@ -42,8 +42,8 @@ class FileMethods:
             self._made_files = RunFiles(
                 lambda: self._journal.directory,
                 self._fs,
-                transfer=getattr(self._settings, "file_transfer", "copy"),
-                copy_limit=getattr(self._settings, "copy_limit", 2**30),
+                transfer=self._settings.file_transfer,
+                copy_limit=self._settings.copy_limit,
                 warn=self._warn,
             )
         return self._made_files
@@ -53,6 +53,10 @@ class FileMethods:
         """The folder for the run's files; empty as long as there is none."""
         directory = self._journal.directory
         return str(directory / "files") if directory else ""
+
+    def _sync_files(self) -> None:
+        if self._made_files is not None:
+            self._made_files.sync()
 
     def _stage_all(self, media: Mapping[Key, Media]) -> StagedRow:
         """The media whose content could be brought into the run's directory; the others are named and left out."""

@@ -56,7 +56,8 @@ class Identity:
             name=settings.name,
             notes=settings.notes,
             tags=settings.tags,
-            host=_host(),
+            sweep_id=settings.sweep_id,
+            host=settings.host or _host(),
             start_ns=self._now_ns(),
             resume=settings.resume,
         )

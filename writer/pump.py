@@ -246,6 +246,7 @@ class Pump:
         if not (asked or timed or not self._named_directories):
             return False
         self._synced_at = now
+        self.recorder.sync_files()  # what a row names is on the device before the row
         if not written:
             return False
         synced = self._journal.sync()

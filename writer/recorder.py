@@ -56,6 +56,7 @@ class Recorder:
         start_s: float,
         hold_steps: bool = True,
         note: Callable[..., None] = lambda *_features: None,
+        sync_files: Callable[[], Any] = lambda: None,
     ) -> None:
         """Nothing is recorded yet.
 
@@ -67,6 +68,7 @@ class Recorder:
             hold_steps: keep a row with an explicit step open for later calls of the same step. Without, each call's
                 part is written at once (levels `record` and `disk`) and the parts merge at replay.
             note: told the telemetry's numbers of features that are used.
+            sync_files: brings the files beside the log to the device.
         """
         self._journal, self._clock, self._warn = journal, clock, warn
         self._start = start_s
@@ -74,6 +76,7 @@ class Recorder:
         self.read_clocks()
         self._hold_steps = hold_steps
         self._note = note
+        self.sync_files = sync_files
         self._encoder = HistoryEncoder()
         self._pending: _Pending | None = None
         self._step_values: dict[str, Any] = {}
@@ -95,9 +98,7 @@ class Recorder:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def row(
-        self, now: float, step: int | None, commit: bool | None, row: Row, media: StagedRow | None = None
-    ) -> None:
+    def row(self, now: float, step: int | None, commit: bool | None, row: Row, media: StagedRow | None = None) -> None:
         """One call of `log`.
 
         Args:

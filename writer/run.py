@@ -16,8 +16,9 @@ from .attendant import Attendant
 from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
 from .identity import Identity
+from .identitymethods import IdentityMethods
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
-from .mappings import REMOVED, Config, Summary
+from .mappings import REMOVED, Summary
 from .metrics import MetricDefinition, define
 from .pump import MAX_HANDED_OFF, WAIT_S, Job, Pump
 from .ranks import Role
@@ -32,7 +33,7 @@ _MAX_CONSOLE_WAITING = 4096
 """Queued before console output waits for room: a quarter of a GiB where each piece is as long as it may be."""
 
 
-class Run(FileMethods):
+class Run(IdentityMethods, FileMethods):
     """One run. Its methods may be called from any thread; in a forked child they do nothing."""
 
     def __init__(
@@ -87,7 +88,15 @@ class Run(FileMethods):
             from .recorder import Recorder
 
             held = settings.durability in ("relaxed", "normal")
-            return Recorder(self._journal, clock, self._warn, start_s=start_s, hold_steps=held, note=self._note)
+            return Recorder(
+                self._journal,
+                clock,
+                self._warn,
+                start_s=start_s,
+                hold_steps=held,
+                note=self._note,
+                sync_files=self._sync_files,
+            )
 
         self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn)
         self._queue = self._pump.queue
@@ -226,18 +235,19 @@ class Run(FileMethods):
         self._submit(lambda recorder: recorder.define(definition))
         return definition
 
-    def alert(self, title: str, text: str, level: str = "INFO", wait_duration: float = 0) -> None:
+    def alert(self, title: str, text: str, level: str | None = None, wait_duration: float | None = None) -> None:
         """Leave a message for whoever watches the run.
 
         Args:
             title: short.
             text: as long as need be.
-            level: "INFO", "WARN" or "ERROR".
+            level: "INFO" (default), "WARN" or "ERROR", or an `AlertLevel`.
             wait_duration: seconds (or a timedelta) for which the same title stays silent afterwards.
         """
-        seconds = wait_duration.total_seconds() if hasattr(wait_duration, "total_seconds") else wait_duration
+        given: Any = wait_duration or 0
+        seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
         silent_ms = int(min(max(0.0, float(seconds) * 1000), 2.0**53))  # "for ever" is a number in the log
-        body = records.alert(str(title), str(text), str(getattr(level, "value", level)), silent_ms)
+        body = records.alert(str(title), str(text), str(getattr(level, "value", level) or "INFO"), silent_ms)
         self._submit(lambda recorder: recorder.record(body, urgent=True))
 
     def mark_preempting(self) -> None:
@@ -262,7 +272,12 @@ class Run(FileMethods):
             body = records.output(number, now_ns, text[start : start + _MAX_CONSOLE_CHARACTERS])
             self._hand_off(_recording(body))
 
-    # -- config, summary, identity -----------------------------------------------------------------------------------
+    def write_logs(self, text: str) -> None:
+        """Log a line as console output, without printing it."""
+        body = records.output_logger(str(text) + "\n")
+        self._submit(lambda recorder: recorder.record(body, bulk=True), wake=False)
+
+    # -- config and summary --------------------------------------------------------------------------------------
 
     def _config_changed(self, path: KeyPath, value: Any) -> None:
         self._note(records.FEATURE_CONFIG_ITEM)
@@ -297,75 +312,6 @@ class Run(FileMethods):
     def _opening(self, resumed: bool) -> list[bytes]:
         return self._identity.opening(self._pump.recorder.definitions.all() if resumed else None)
 
-    def _identify(self, feature: int, **changes: Any) -> None:
-        self._identity.info = self._identity.info._replace(**changes)
-        self._note(feature)
-        body = self._identity.record()
-        self._submit(lambda recorder: recorder.record(body, urgent=True))
-
-    @property
-    def config(self) -> Config:
-        """The run's configuration: a dict whose changes are recorded."""
-        return self._identity.config
-
-    @property
-    def id(self) -> str:
-        """The run's id."""
-        return self._settings.run_id
-
-    @property
-    def name(self) -> str:
-        """The display name; empty means that the backend makes one up."""
-        return self._identity.info.name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self._identify(records.FEATURE_RUN_NAME, name=str(name))
-
-    @property
-    def notes(self) -> str:
-        """Free text."""
-        return self._identity.info.notes
-
-    @notes.setter
-    def notes(self, notes: str) -> None:
-        self._identify(records.FEATURE_RUN_NAME, notes=str(notes))
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """The tags; the format cannot say that the last one was taken away."""
-        return self._identity.info.tags
-
-    @tags.setter
-    def tags(self, tags: Iterable[str]) -> None:
-        given = (tags,) if isinstance(tags, str) else tags
-        self._identify(records.FEATURE_RUN_TAGS, tags=tuple(str(tag) for tag in given))
-
-    @property
-    def project(self) -> str:
-        """The project."""
-        return self._settings.project
-
-    @property
-    def entity(self) -> str:
-        """The entity; empty means the backend's default."""
-        return self._settings.entity
-
-    @property
-    def group(self) -> str:
-        """The group."""
-        return self._settings.group
-
-    @property
-    def job_type(self) -> str:
-        """The job type."""
-        return self._settings.job_type
-
-    @property
-    def resumed(self) -> bool:
-        """Whether `resume` was asked for."""
-        return self._settings.resume
-
     @property
     def disabled(self) -> bool:
         """Whether nothing is written."""
@@ -380,11 +326,6 @@ class Run(FileMethods):
     def log_path(self) -> Path | None:
         """The log; None as long as there is none."""
         return self._journal.paths[-1] if self._journal.paths else None
-
-    @property
-    def path(self) -> str:
-        """`entity/project/id`, as a backend names the run."""
-        return "/".join(part for part in (self.entity, self.project, self.id) if part)
 
     @property
     def step(self) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..logformat.rundir import valid_run_id
+from .errors import UsageError
 
 MODES = ("offline", "online", "disabled", "dryrun")
 LEVELS = ("relaxed", "normal", "record", "disk")
@@ -70,7 +71,7 @@ _ENVIRONMENT: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 _RESUME = ("allow", "must", "never", "auto")
 
 
-class SettingsError(ValueError):
+class SettingsError(UsageError, ValueError):
     """A setting has a value that it cannot have; names the setting and what it takes."""
 
 
