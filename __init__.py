@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         define_metric,
         finish,
         init,
+        join,
         link_artifact,
         link_model,
         log,
@@ -67,7 +68,7 @@ __version__ = "0.1.0"
 
 _WRITER = """
     AlertLevel CommError Config Error Run Settings Summary UsageError agent alert attach define_metric finish init
-    link_artifact link_model log log_artifact log_code log_model login mark_preempting pin_config_keys require restore
+    join link_artifact link_model log log_artifact log_code log_model login mark_preempting pin_config_keys require restore
     save setup sweep teardown termerror termlog termwarn unwatch use_artifact use_model watch
 """
 _WHERE = {
@@ -94,6 +95,7 @@ __all__ = [
     "define_metric",
     "finish",
     "init",
+    "join",
     "link_artifact",
     "link_model",
     "load",

@@ -144,6 +144,9 @@ def finish(exit_code: int | None = None) -> FinishReport | None:
     return None if run is None else run.finish(exit_code)
 
 
+join = finish
+
+
 def define_metric(name: str, *args: Any, **kwargs: Any) -> MetricDefinition:
     """Say how a metric of the current run is drawn and summarised; see `Run.define_metric`.
 

@@ -54,6 +54,12 @@ class FileMethods:
         directory = self._journal.directory
         return str(directory / "files") if directory else ""
 
+    @property
+    def sync_dir(self) -> str:
+        """The run's directory, which is what `runferry sync` takes; empty as long as there is none."""
+        directory = self._journal.directory
+        return str(directory) if directory else ""
+
     def _sync_files(self) -> None:
         if self._made_files is not None:
             self._made_files.sync()

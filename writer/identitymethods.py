@@ -140,6 +140,12 @@ class IdentityMethods:
         """Whether a page of the run could be shown in a notebook: never, since it has no address."""
         return False
 
+    def to_html(self, height: int = 420, hidden: bool = False) -> str:  # noqa: ARG002 - the peer's signature
+        """The run in one line of HTML, for a notebook's cell."""
+        import html
+
+        return f"<code>{html.escape(self.path)}</code>"
+
     def watch(self, *_models: Any, **_options: Any) -> None:
         """Not supported: neither gradients nor weights are logged, and a warning says so."""
         self._warn_once("watch", "watch logs nothing here; log the histograms of your weights or gradients yourself")
