@@ -139,17 +139,28 @@ class RunFiles:
         """
         digest = hashlib.md5(usedforsecurity=False)
         path, size = self._take(source, digest)
-        target = self.directory / "artifacts" / digest.hexdigest()
-        try:
-            if target.exists():
-                path.unlink()
-            else:
-                self._move(path, target)
-        except OSError:
-            with suppress(OSError):
-                path.unlink()
-            raise
-        return Kept(target, digest.digest(), size)
+        return self._keep(path, size, digest)
+
+    def scratch(self) -> Path:
+        """Where content may be written that `adopt` takes then; nothing is there yet.
+
+        Raises:
+            OSError: there is no folder for it.
+        """
+        folder = self.directory / "tmp"
+        self._fs.make_directories(folder)
+        return folder / os.urandom(8).hex()
+
+    def adopt(self, path: Path) -> Kept:
+        """As `keep`, for content written where `scratch` said: it is moved, not copied.
+
+        Raises:
+            OSError: it cannot be read or moved.
+        """
+        digest = hashlib.md5(usedforsecurity=False)
+        with path.open("rb") as file:
+            size = sum(_digested(file, digest))
+        return self._keep(path, size, digest)
 
     def place(self, path: Path, relative: str) -> Path:
         """As `Staged.place`."""
@@ -189,9 +200,7 @@ class RunFiles:
     # -- taking content in -------------------------------------------------------------------------------------------
 
     def _take(self, source: bytes | Path, digest: Any) -> tuple[Path, int]:
-        folder = self.directory / "tmp"
-        path = folder / os.urandom(8).hex()
-        self._fs.make_directories(folder)
+        path = self.scratch()
         if isinstance(source, Path):
             size = source.stat().st_size
             if (self._transfer == "link" or size > self._copy_limit) and self._link(source, path):
@@ -215,6 +224,19 @@ class RunFiles:
                 path.unlink()
             raise
         return path, size
+
+    def _keep(self, path: Path, size: int, digest: Any) -> Kept:
+        target = self.directory / "artifacts" / digest.hexdigest()
+        try:
+            if target.exists():
+                path.unlink()
+            else:
+                self._move(path, target)
+        except OSError:
+            with suppress(OSError):
+                path.unlink()
+            raise
+        return Kept(target, digest.digest(), size)
 
     def _written(self, fd: int, source: bytes | Path, digest: Any) -> Iterator[int]:
         if isinstance(source, Path):

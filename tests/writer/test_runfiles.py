@@ -161,3 +161,15 @@ def test_a_medium_that_cannot_be_had_costs_its_own_key(begin, fail):
     assert (state.rows[0]["loss"], "x" in state.rows[0]) == (2, False)
     assert sum("x is left out" in line for line in warnings) == 1
     assert below(run.log_path.parent) == [run.log_path.name]
+
+
+def test_content_written_in_place_is_adopted(files):
+    """What was written into the scratch folder is moved under its MD5, or dropped where the same content lies."""
+    first, second = files.scratch(), files.scratch()
+    first.write_bytes(b"same")
+    second.write_bytes(b"same")
+    kept, again = files.adopt(first), files.adopt(second)
+
+    assert kept == again
+    assert (kept.md5.hex(), kept.size) == (hashlib.md5(b"same").hexdigest(), 4)
+    assert below(files.directory) == [f"artifacts/{kept.md5.hex()}"]
