@@ -1,17 +1,21 @@
 """What training code logs, as JSON can hold it: copied at once, because the caller goes on changing it.
 
-No array library is imported: their objects are known by what they can do (`item`, `tolist`).
+Where the peer has a form for a value, it is the same one here (`docs/values.md` has the table and the exceptions).
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator, Mapping
-from datetime import date, time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import date, time, timedelta
 from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from ..logformat.constants import MAX_NESTING
+from .arrays import MAX_LISTED, NoFormError, count, elements, is_array
 
 PLAIN = frozenset({float, int, bool, str, type(None)})
 """The types that a row holds as they are."""
@@ -24,9 +28,10 @@ Path = tuple[str, ...]
 Key = str | Path
 """A metric's name, or its path where it came from a nested dict."""
 
-MAX_LISTED = 32
-"""Elements. An array with more is logged as a histogram, as the peer does."""
-HISTOGRAM_BINS = 64
+MAX_RANGE = 65_536
+"""Elements of a `range`: a longer one is a bound of something, and no list."""
+MAX_FORMS = 1024
+"""Types whose form is remembered; code that makes types without end starts over."""
 
 
 def path_of(key: Key) -> Path:
@@ -45,10 +50,14 @@ class TooDeepError(UnloggableError):
         super().__init__(f"nested without end, or more than {MAX_NESTING} levels deep")
 
 
+# -- rows ----------------------------------------------------------------------------------------------------------
+
+
 def flatten(data: Mapping[Any, Any], dropped: dict[str, str]) -> dict[Key, Any]:
     """A row of plain values and `Media` by key; nested dicts become paths, and an empty dict nothing.
 
-    What cannot be logged is left out and named in `dropped` (dotted key -> reason); the rest of the row stands.
+    What cannot be logged is left out and named in `dropped` (dotted key -> reason); the rest of the row stands. Of two
+    keys with the same text the later one counts.
     """
     row: dict[Key, Any] = {}
     try:
@@ -62,15 +71,16 @@ def flatten(data: Mapping[Any, Any], dropped: dict[str, str]) -> dict[Key, Any]:
 def _leaves(data: Mapping[Any, Any], above: Path, dropped: dict[str, str]) -> Iterator[tuple[Path, Any]]:
     if len(above) > MAX_NESTING:
         raise TooDeepError
-    for name, value in data.items():
+    for name, given in list(data.items()):  # a copy: another thread may go on changing it
         path, nested = (*above, "?"), False
         try:
-            path = (*above, name if type(name) is str else str(name))
-            nested = isinstance(value, Mapping)
-            if nested:
+            path = (*above, name if type(name) is str else name_of(name))
+            nested = isinstance(given, Mapping)
+            value = given if nested else _plain_or_medium(given)
+            if nested or type(value) is dict:  # a dict, or what stands as one: a histogram, a dataclass
                 yield from _leaves(value, path, dropped)
             else:
-                yield path, _plain_or_medium(value)
+                yield path, value
         except (UnloggableError, RecursionError) as error:
             if nested and above:
                 raise  # too deep: at once to the top, since each level that goes on would double the work
@@ -91,47 +101,137 @@ def _plain_or_medium(value: Any) -> Any:
         return medium
 
 
+def name_of(key: Any) -> str:
+    """A key's text. Bytes, tuples and functions as the peer has them: "a", "a,b", "math.sin"."""
+    if isinstance(key, (str, bytes)):
+        return _text_of(key)
+    if isinstance(key, tuple):
+        return ",".join(map(name_of, key))
+    return _qualified(key) if isinstance(key, _NAMED) else str(key)
+
+
+# -- values --------------------------------------------------------------------------------------------------------
+
+
 def plain(value: Any, room: int = MAX_NESTING) -> Any:
     """`value` as JSON's own types, deeply copied. NaN and infinities stay. `room`: levels that it may have.
 
     Raises:
         UnloggableError: the value has no such form, nests too deep, or raised when it was asked.
     """
-    if type(value) in PLAIN:
+    kind = type(value)
+    if kind in PLAIN:
         return value
     try:
-        return _plain(value, room)
+        form = _forms.get(kind)
+        if form is None:
+            if len(_forms) >= MAX_FORMS:
+                _forms.clear()
+            form = _forms[kind] = _form_of(kind)
+        return form(value, room)
     except UnloggableError:
         raise
     except RecursionError as error:
         raise TooDeepError from error
+    except NoFormError as error:
+        raise UnloggableError(f"{_type_of(value)}: {error}") from None
     except Exception as error:  # whatever a foreign type does
-        raise UnloggableError(f"{_name_of(value)}: {type(error).__name__}: {error}") from error
+        raise UnloggableError(f"{_type_of(value)}: {type(error).__name__}: {error}") from error
 
 
-def _plain(value: Any, room: int) -> Any:
-    if isinstance(value, Enum):
-        return plain(value.value, room)
-    if isinstance(value, Mapping):
-        return {str(key): plain(item, _less(room)) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, _less(room)) for item in value]
-    if isinstance(value, float):  # numpy.float64 is one
-        return float(value)
-    if isinstance(value, int):
-        return int(value)
+Form = Callable[[Any, int], Any]
+_forms: dict[type, Form] = {}
+
+
+def _form_of(kind: type) -> Form:
+    """How values of a type become plain; decided once per type, since rows bring the same types again and again."""
+    for bases, form in _FORMS:
+        if issubclass(kind, bases):
+            return form
+    if is_record(kind):
+        return lambda value, room: {name: plain(item, _less(room)) for name, item in fields_of(value)}
+    if is_array(kind):
+        return lambda value, room: plain(elements(value), _less(room))
+    if any((base.__module__, base.__name__) in _TEXTS for base in kind.__mro__):
+        return lambda value, _: str(value)
+    if kind.__name__ == "NAType" and kind.__module__.startswith("pandas"):
+        return lambda _value, _room: None
+    return _refused
+
+
+def _listed(value: Any, convert: Callable[[Any], Any]) -> list[Any]:
+    if isinstance(value, range) and len(value) > MAX_RANGE:
+        raise UnloggableError(f"a range of {len(value)} numbers is too long for a list")
+    items = [convert(item) for item in list(value)]
+    if isinstance(value, AbstractSet):
+        items.sort(key=_set_order)  # the same in every process, whatever the hashes are
+    return items
+
+
+def _set_order(item: Any) -> tuple[bool, Any, str]:
+    number = isinstance(item, (int, float)) and item == item  # noqa: PLR0124 - NaN has no order
+    return (not number, item if number else 0, str(item))
+
+
+def _text_of(value: Any) -> str:
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, (date, time)):
-        return value.isoformat()
-    if isinstance(value, (bytes, bytearray)):
-        return value.decode("utf-8", "replace")
-    decimal = sys.modules.get("decimal")  # where there is a value of it, it is there
-    if decimal is not None and isinstance(value, decimal.Decimal):
-        return str(value)
-    if callable(getattr(value, "item", None)):
-        return _array(value, room)
-    raise UnloggableError(f"{_name_of(value)} is no value that a log can hold")
+    return bytes(value).decode("utf-8", "replace")
+
+
+def _complex_text(value: complex) -> str:
+    return str(complex(value)).strip("()").replace("nan", "NaN").replace("inf", "Infinity")
+
+
+def _duration(value: timedelta) -> str:
+    """ISO 8601 in days and smaller units: "P1DT2H3M4.000005S"."""
+    sign, value = ("-", -value) if value < timedelta(0) else ("", value)
+    minutes, seconds = divmod(value.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f".{value.microseconds:06d}" if value.microseconds else ""
+    day = f"{value.days}D" if value.days else ""
+    clock = "".join(f"{number}{unit}" for number, unit in ((hours, "H"), (minutes, "M")) if number)
+    if seconds or fraction or not (day or clock):
+        clock += f"{seconds}{fraction}S"
+    return f"{sign}P{day}T{clock}" if clock else f"{sign}P{day}"
+
+
+def _qualified(value: Any) -> str:
+    return ".".join(filter(None, (getattr(value, "__module__", None), value.__qualname__)))
+
+
+def _refused(value: Any, _room: int) -> Any:
+    raise UnloggableError(f"{_type_of(value)} is no value that a log can hold")
+
+
+_NAMED = (type, FunctionType, BuiltinFunctionType, MethodType)
+_LISTS = (list, tuple, set, frozenset, Sequence, AbstractSet)
+_FORMS: tuple[tuple[Any, Form], ...] = (
+    (Enum, lambda value, room: plain(value.value, room)),
+    (Mapping, lambda value, room: {name_of(key): plain(item, _less(room)) for key, item in list(value.items())}),
+    (float, lambda value, _: float(value)),  # numpy.float64 is one
+    (int, lambda value, _: int(value)),
+    (complex, lambda value, _: _complex_text(value)),
+    ((str, bytes, bytearray, memoryview), lambda value, _: _text_of(value)),
+    ((date, time), lambda value, _: value.isoformat()),
+    (timedelta, lambda value, _: _duration(value)),
+    (_LISTS, lambda value, room: _listed(value, lambda item: plain(item, _less(room)))),
+    (_NAMED, lambda value, _: _qualified(value)),
+    (os.PathLike, lambda value, _: _text_of(os.fspath(value))),
+)
+"""What is a form's base, and the form; the first that fits counts."""
+_TEXTS = {("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID")}
+"""Further types whose text is their form, by name, since not every program loads their modules."""
+
+
+def is_record(kind: type) -> bool:
+    """Whether a type is a dataclass, and no medium."""
+    return hasattr(kind, "__dataclass_fields__") and not callable(getattr(kind, "stage", None))
+
+
+def fields_of(value: Any) -> list[tuple[str, Any]]:
+    """The fields of a dataclass's instance."""
+    return [(field.name, getattr(value, field.name)) for field in sys.modules["dataclasses"].fields(value)]
 
 
 def _less(room: int) -> int:
@@ -140,13 +240,20 @@ def _less(room: int) -> int:
     return room - 1
 
 
-def _name_of(value: Any) -> str:
+def _type_of(value: Any) -> str:
     kind = type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+# -- configs -------------------------------------------------------------------------------------------------------
+
+
 def described(value: Any) -> Any:
-    """As `plain`, with text for what has no such form: a config is there to be read, and often holds functions."""
+    """As `plain`, for a config, which is there to be read: what has no such form stands as its text.
+
+    As the peer has it, members of an enumeration stand by their name, durations as Python prints them, and arrays too
+    long for a list as text.
+    """
     try:
         return _described(value, MAX_NESTING)
     except Exception:  # it nests without end, or raised when it was asked
@@ -154,47 +261,29 @@ def described(value: Any) -> Any:
 
 
 def _described(value: Any, room: int) -> Any:
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if isinstance(value, Enum):
+        return value.name
     if isinstance(value, Mapping):
-        return {str(key): _described(item, _less(room)) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_described(item, _less(room)) for item in value]
+        return {name_of(key): _described(item, _less(room)) for key, item in list(value.items())}
+    if is_record(kind):
+        return {name: _described(item, _less(room)) for name, item in fields_of(value)}
     try:
+        if isinstance(value, _LISTS) and not isinstance(value, (str, bytes, bytearray, memoryview)):
+            return _listed(value, lambda item: _described(item, _less(room)))
+        if isinstance(value, timedelta) or (is_array(kind) and count(value) > MAX_LISTED):
+            return _text(value)
         return plain(value, room)
     except TooDeepError:
         raise
-    except UnloggableError:
+    except Exception:  # whatever a foreign type does
         return _text(value)
 
 
 def _text(value: Any) -> str:
     try:
-        return str(getattr(value, "__qualname__", None) or value)
+        return str(value)
     except Exception:  # its own text raises, or nests too deep
-        return f"<{_name_of(value)}>"
-
-
-def _array(value: Any, room: int) -> Any:
-    """A scalar of numpy, torch, jax or tensorflow, or an array of them.
-
-    `item()` of a tensor on an accelerator waits for the device, as reading a value always does.
-    """
-    numel = getattr(value, "numel", None)
-    count = numel() if callable(numel) else getattr(value, "size", 1)
-    if count == 1:
-        result = value.item()
-        if not isinstance(result, type(value)):
-            return plain(result, room)
-        return float(result)  # a bfloat16 scalar gives itself
-    if count > MAX_LISTED and "numpy" in sys.modules:
-        return histogram(value)
-    return plain(value.tolist(), room)
-
-
-def histogram(value: Any) -> dict[str, Any]:
-    """The peer's shape of a histogram: counts per bin, and one more edge than bins. NaN and infinities are left out."""
-    numpy = sys.modules["numpy"]
-    if callable(getattr(value, "detach", None)):
-        value = value.detach().cpu().float()
-    flat = numpy.asarray(value).astype(float).ravel()
-    counts, edges = numpy.histogram(flat[numpy.isfinite(flat)], bins=HISTOGRAM_BINS)
-    return {"_type": "histogram", "values": counts.tolist(), "bins": edges.tolist()}
+        return f"<{_type_of(value)}>"

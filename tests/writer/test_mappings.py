@@ -107,7 +107,7 @@ def test_a_config_may_be_an_object_with_attributes(told):
     config = Config(told)
     config.set_all(argparse.Namespace(lr=0.1, run=print))
 
-    assert config == {"lr": 0.1, "run": "print"}
+    assert config == {"lr": 0.1, "run": "builtins.print"}
     with pytest.raises(UnloggableError):
         config.set_all(5)
 

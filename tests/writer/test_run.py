@@ -252,7 +252,7 @@ def test_names_that_are_no_text(begin, state):
     run.log({5: [1], ("a", "b"): 2})
     found = state(*run.finish().paths)
 
-    assert logged(found) == [{"5": 1, "('a', 'b')": 2, "None": 3, "True": 4, "b'x'": 5}, {"5": [1], "('a', 'b')": 2}]
+    assert logged(found) == [{"5": 1, "a,b": 2, "None": 3, "True": 4, "x": 5}, {"5": [1], "a,b": 2}]
 
 
 def test_steps_that_raise_or_have_no_end(begin, state):
