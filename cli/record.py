@@ -56,8 +56,8 @@ def command(
     from ..writer import Run, Settings, SettingsError
     from ..writer.command import CommandError, run_command
     from ..writer.ranks import Role, rank_of
-    from ..writer.report import say
-    from ..writer.settings import resolve
+    from ..writer.report import say, warn_on_stderr
+    from ..writer.settings import resolve, tell
 
     given = Settings(
         project=project,
@@ -76,6 +76,7 @@ def command(
         settings = resolve(given)
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
+    tell(settings, warn_on_stderr)
     role = Role.FULL if settings.ranks == "all" else rank_of(os.environ).role
 
     runs: list[Run] = []

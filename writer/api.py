@@ -13,7 +13,7 @@ from .metrics import MetricDefinition
 from .ranks import Role, rank_of
 from .report import FinishReport, say, warn_on_stderr
 from .run import Run
-from .settings import Settings, SettingsError, resolve
+from .settings import Settings, resolve, tell
 
 _current: Run | None = None
 
@@ -43,8 +43,8 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
 ) -> Run:
     """Begin a run and make it the current one.
 
-    A setting that is not given here comes from `settings`, then from RUNFERRY_* and WANDB_* variables, then from its
-    default (see `Settings`).
+    A setting that is not given here comes from `settings`, then from RUNFERRY_* and WANDB_* variables, then from
+    settings files, then from its default (docs/settings.md).
 
     Args:
         project: where the run belongs.
@@ -66,7 +66,7 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         console: "wrap" logs what is written to sys.stdout and sys.stderr.
         strict: raise for values that cannot be logged.
         settings: the same and more, as `Settings` or a mapping.
-        others: parameters of the peer that have no meaning here; named once.
+        others: further settings by name; what has no meaning here is named once.
 
     Raises:
         SettingsError: a setting that cannot have its value.
@@ -93,15 +93,10 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         console=console,
         strict=strict,
     )
-    if isinstance(settings, Mapping):
-        settings = Settings(**{str(name): value for name, value in settings.items()})
-    elif settings is not None and not isinstance(settings, Settings):
-        raise SettingsError(f"settings: a {type(settings).__name__} is neither Settings nor a mapping")
-    base = settings
-    resolved = resolve(arguments, base)
-    unknown = sorted([*(name for name, value in others.items() if value is not None), *(base.unknown if base else ())])
-    if unknown and not resolved.silent:
-        warn_on_stderr(f"these settings have no meaning here: {', '.join(unknown)}")
+    for other, value in others.items():
+        setattr(arguments, other, value)
+    resolved = resolve(arguments, settings)
+    tell(resolved, warn_on_stderr)
     role = Role.FULL if resolved.ranks == "all" else rank_of(os.environ).role
     from .. import __version__
 

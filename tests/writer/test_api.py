@@ -77,11 +77,12 @@ def test_a_second_init(init):
 
 def test_settings_without_meaning_are_named_once(tmp_path, capsys):
     """A script for the peer carries settings that nothing here needs; a wrong value is an error."""
-    runferry.init(dir=tmp_path, save_code=True, settings=runferry.Settings(disable_git=True, disable_stats=True))
-    runferry.finish()
+    for _ in range(2):
+        runferry.init(dir=tmp_path, sync_tensorboard=True, settings=runferry.Settings(x_sync=True, disable_stats=True))
+        runferry.finish()
     error = capsys.readouterr().err
 
-    assert error.count("disable_git, save_code") == 1
+    assert error.count("no meaning here: sync_tensorboard, x_sync\n") == 1
     with pytest.raises(SettingsError, match="durability"):
         runferry.init(dir=tmp_path, durability="never")
 

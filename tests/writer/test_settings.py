@@ -59,10 +59,10 @@ def test_disabled_by_variable(variable):
 
 def test_the_peers_names_for_settings_are_understood():
     """Scripts pass the peer's Settings; what has no meaning here is kept to be named."""
-    settings = Settings(run_name="n", x_disable_stats=True, root_dir="/r", disable_git=True, _x=1)
+    settings = Settings(run_name="n", x_disable_stats=True, root_dir="/r", sync_tensorboard=True, _x=1)
 
     assert (settings.name, settings.disable_stats, settings.dir) == ("n", True, "/r")
-    assert settings.unknown == ["disable_git", "_x"]
+    assert settings.unknown == ["sync_tensorboard", "_x"]
 
 
 @pytest.mark.parametrize(

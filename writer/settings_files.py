@@ -1,0 +1,119 @@
+"""Settings files: where they are, and what stands in them. They are read, never written.
+
+The peer's format: `key = value` below `[default]`, full-line comments, further lines of a value indented. What
+`[DEFAULT]` holds counts where `[default]` has nothing. Nothing here raises: a training must not end by a stray line.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+MAX_BYTES = 1 << 20
+"""A settings file is a handful of lines; what is larger is something else."""
+
+_SECTION, _FALLBACK = "default", "DEFAULT"
+
+
+class Line(NamedTuple):
+    """A value and the number of the line that its key stands in."""
+
+    value: str
+    number: int
+
+
+class SettingsFile(NamedTuple):
+    """What one file says."""
+
+    path: Path
+    values: dict[str, Line]
+    problem: str
+    """What is wrong with it, with its place; empty if nothing is."""
+
+
+def workspace_files(root: Path) -> Iterator[Path]:
+    """The files beside the runs, the strongest first."""
+    for name in ("runferry", "wandb"):
+        hidden = root / f".{name}"
+        yield (hidden if os.path.isdir(hidden) else root / name) / "settings"  # noqa: PTH112 - it raises for nothing
+
+
+def user_files(environ: Mapping[str, str], home: Path | None) -> Iterator[Path]:
+    """The files of the user, the strongest first. The peer's stands where the peer looks for it."""
+    base = Path(environ["XDG_CONFIG_HOME"]) if environ.get("XDG_CONFIG_HOME") else home and home / ".config"
+    for name, folder in (("runferry", base), ("wandb", home and home / ".config")):
+        chosen = environ.get(f"{name.upper()}_CONFIG_DIR")
+        if chosen:
+            yield Path(os.path.expanduser(chosen)) / "settings"  # noqa: PTH111 - it raises for nothing
+        elif folder is not None:
+            yield folder / name / "settings"
+
+
+def read_settings_file(path: Path) -> SettingsFile | None:
+    """What `path` says; None if there is no such file."""
+    try:
+        content = _content(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        return SettingsFile(path, {}, f"{path}: this settings file is ignored: {why}")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return SettingsFile(path, {}, _not_text(path, content, error.start))
+    if "\0" in text:
+        return SettingsFile(path, {}, _not_text(path, content, content.index(b"\0")))
+    return _parsed(path, text)
+
+
+def _content(path: Path) -> bytes:
+    # A pipe would block for ever.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is no regular file")
+        content = b"" if status.st_size > MAX_BYTES else file.read(MAX_BYTES + 1)
+        if status.st_size > MAX_BYTES or len(content) > MAX_BYTES:
+            raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+        return content
+
+
+def _not_text(path: Path, content: bytes, offset: int) -> str:
+    line = content.count(b"\n", 0, offset) + 1
+    return f"{path}:{line}: this settings file is ignored: it is no UTF-8 text"
+
+
+def _parsed(path: Path, text: str) -> SettingsFile:
+    found: dict[str, dict[str, Line]] = {_SECTION: {}, _FALLBACK: {}}
+    section: str | None = None
+    key, margin = "", 0
+    wrong: list[int] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#;":
+            continue
+        indent = len(line) - len(line.lstrip())
+        if key and indent > margin and section in found:  # the value goes on
+            begun = found[section][key]
+            found[section][key] = Line(f"{begun.value}\n{stripped}".strip(), begun.number)
+            continue
+        if stripped[0] == "[" and "]" in stripped:
+            section, key = stripped[1 : stripped.index("]")], ""
+            continue
+        at = min((place for mark in "=:" if (place := stripped.find(mark)) >= 0), default=0)
+        key, margin = stripped[:at].strip().lower(), indent
+        if section is None or not key:
+            wrong.append(number)
+            key = ""
+        elif section in found:
+            found[section][key] = Line(stripped[at + 1 :].strip().replace("%%", "%"), number)
+    problem = ""
+    if wrong:
+        more = f" (as {len(wrong) - 1} more)" if wrong[1:] else ""
+        problem = f"{path}:{wrong[0]}: this line{more} is ignored: it is no `key = value` below [{_SECTION}]"
+    return SettingsFile(path, {**found[_FALLBACK], **found[_SECTION]}, problem)

@@ -1,0 +1,202 @@
+"""Where the values of settings come from, and which of them counts: the strongest that is there.
+
+argument > `settings=` > RUNFERRY_* > WANDB_* > files of the workspace > files of the user > default
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .settings_files import SettingsFile, read_settings_file, user_files, workspace_files
+from .settings_table import (
+    ANYWHERE,
+    BY_KEY,
+    NOT_IN_WORKSPACE,
+    SETTINGS,
+    UNSUPPORTED,
+    WITHOUT_EFFECT,
+    Resolved,
+    Setting,
+)
+from .settings_values import FLAG, split
+
+DEFAULT = "default"
+
+_SHOWN = 200  # characters of a wrong value that a message repeats
+_NAMED = 12  # unknown settings that a message names
+_ROOT: Setting[Any] = Resolved.__dict__["root"]
+
+
+class Given(NamedTuple):
+    """A value as somebody gave it."""
+
+    value: Any
+    place: str
+    """Where it stands, for people: "argument", "WANDB_MODE", "/home/me/.config/wandb/settings:3"."""
+    shown: str
+    """How a message begins that speaks of it, up to the value."""
+
+
+class Source(NamedTuple):
+    """One place that gives settings; `values` by key."""
+
+    values: Mapping[str, Given]
+    is_text: bool = False
+    """Its values are text: lists stand between commas, and what is empty is not there."""
+    is_file: bool = False
+
+
+class Problem(NamedTuple):
+    """A value that its setting cannot have."""
+
+    text: str
+    in_file: bool
+    """What stands in a file is passed over; elsewhere it is an error."""
+
+
+class Decision(NamedTuple):
+    """What was decided for one setting, and why."""
+
+    setting: Setting[Any]
+    value: Any
+    place: str
+    problems: tuple[Problem, ...]
+    """Of stronger values, that could not be taken."""
+
+
+class Decisions(NamedTuple):
+    """Every setting's decision, in the order of the table, and what else there is to say."""
+
+    each: tuple[Decision, ...]
+    warnings: tuple[str, ...]
+
+
+def key_of(name: str) -> str:
+    """The key of a setting's name: the peer's older names of internal settings begin with a line."""
+    return f"x{name}" if name.startswith("_") else name
+
+
+def decide_all(
+    arguments: Mapping[str, Any],
+    base: Mapping[str, Any],
+    environ: Mapping[str, str],
+    home: Path | None,
+    unknown: Iterable[str] = (),
+) -> Decisions:
+    """Decide every setting.
+
+    Args:
+        arguments: by key, the strongest.
+        base: what `settings=` gave, by key.
+        environ: the environment.
+        home: the user's home; None where there is none to look in.
+        unknown: names that were given in code and are no settings.
+    """
+    direct = [*_code(arguments, base), *_environment(environ)]
+    root = _decide(_ROOT, direct).value
+    found = [(path, ANYWHERE) for path in user_files(environ, home)]
+    found = [*((path, NOT_IN_WORKSPACE) for path in workspace_files(root)), *found]
+    files = [(file, where) for path, where in found if (file := read_settings_file(path)) is not None]
+    refused: list[str] = []
+    sources = [*direct, *(_file(file, where, refused) for file, where in files)]
+    sources = [source for source in sources if source.values]
+    each = tuple(_decide(setting, sources) for setting in SETTINGS)
+    problems = [problem.text for decision in each for problem in decision.problems if problem.in_file]
+    return Decisions(
+        each, (*(file.problem for file, _ in files if file.problem), *refused, *problems, *_unknown(unknown, files))
+    )
+
+
+def _code(arguments: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[Source]:
+    yield Source({key: Given(value, "argument", key) for key, value in arguments.items()})
+    yield Source({key: Given(value, "settings=", f"settings: {key}") for key, value in base.items()})
+
+
+def _environment(environ: Mapping[str, str]) -> Iterator[Source]:
+    ours: dict[str, Given] = {}
+    peers: dict[str, Given] = {}
+    for name in environ:
+        prefix, _, rest = name.partition("_")
+        if prefix not in {"RUNFERRY", "WANDB"}:
+            continue
+        key = key_of(rest.lower())
+        setting = BY_KEY.get(key)
+        text = environ.get(name)
+        if setting is None or not text:
+            continue
+        if prefix == "RUNFERRY":
+            ours[key] = Given(text, name, name)
+        elif key in setting.peer:
+            peers[key] = Given(text, name, name)
+    yield Source(ours, is_text=True)
+    yield Source(peers, is_text=True)
+
+
+def _file(file: SettingsFile, where: str, refused: list[str]) -> Source:
+    values = {}
+    for name, line in file.values.items():
+        key = key_of(name)
+        setting = BY_KEY.get(key)
+        place = f"{file.path}:{line.number}"
+        if setting is None or not line.value:
+            continue
+        if setting.scope in {ANYWHERE, where}:
+            values[key] = Given(line.value, place, f"{place}: {name}")
+        elif name != "base_url":  # a sync reads that itself, where it may stand
+            refused.append(f"{place}: {name} is ignored: it is {setting.scope}")
+    return Source(values, is_text=True, is_file=True)
+
+
+def _decide(setting: Setting[Any], sources: Iterable[Source]) -> Decision:
+    problems: list[Problem] = []
+    for source in sources:
+        for key in setting.keys:
+            given = source.values.get(key)
+            if given is None:
+                continue
+            try:
+                if key not in setting.switches:
+                    value = split(given.value) if setting.kind.listed and source.is_text else given.value
+                    return Decision(setting, setting.kind.read(value), given.place, tuple(problems))
+                if FLAG.read(given.value):
+                    value = setting.kind.read(setting.switches[key])
+                    return Decision(setting, value, given.place, tuple(problems))
+            except Exception:  # whatever the value's type does when it is asked
+                takes = FLAG.takes if key in setting.switches else setting.kind.takes
+                problems.append(Problem(f"{given.shown}={_shown(given.value)}: {key} takes {takes}", source.is_file))
+    value = None if setting.default is None else setting.kind.read(setting.default)
+    return Decision(setting, value, DEFAULT, tuple(problems))
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, (str, int, float, os.PathLike)):
+        return f"a {type(value).__name__}"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _unknown(names: Iterable[str], files: Iterable[tuple[SettingsFile, str]]) -> Iterator[str]:
+    """A line for all names that are no settings, and one for each that changes what a run is."""
+    unknown: dict[str, str] = dict.fromkeys(names, "")
+    for file, _ in files:
+        unknown.update({name: f" ({file.path})" for name in file.values if key_of(name) not in BY_KEY})
+    for name in UNSUPPORTED:
+        if name in unknown:
+            yield f"{name} is not followed: {UNSUPPORTED[name]}"
+    named = [
+        _named(name) + where for name, where in sorted(unknown.items()) if name not in {*UNSUPPORTED, *WITHOUT_EFFECT}
+    ]
+    if named:
+        more = f" and {len(named) - _NAMED} more" if named[_NAMED:] else ""
+        yield f"these settings have no meaning here: {', '.join(named[:_NAMED])}{more}"
+
+
+def _named(name: str) -> str:
+    import difflib
+
+    shown = name if name.isprintable() and len(name) <= 60 else f"{ascii(name)[:60]}..."
+    near = difflib.get_close_matches(name, BY_KEY, n=1, cutoff=0.8)
+    return f"{shown} (did you mean {near[0]}?)" if near else shown

@@ -1,0 +1,257 @@
+"""The settings of a run: one table, from which everything that deals with settings is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, NoReturn, TypeVar, overload
+
+from . import settings_values as takes
+from .settings_values import Kind
+
+T = TypeVar("T")
+
+ANYWHERE, NOT_IN_WORKSPACE, NOT_IN_FILES = "anywhere", "not in a workspace's file", "not in files"
+
+
+class Setting(Generic[T]):
+    """One setting; read from a `Resolved`, its decided value.
+
+    Attributes:
+        name: what it is called in code and files.
+        kind: the values it takes.
+        default: as somebody would write it; None where there is none to write.
+        about: one line for people.
+        keys: its names, the strongest first: switches, its own, the peer's.
+        switches: other names that, when true, stand for a value of this setting.
+        environment: the variables that give it, the strongest first.
+        scope: where it may stand. What lies beside a training script may have come with somebody else's code, so it
+            does not decide what is kept secret, nor where anything goes.
+    """
+
+    def __init__(
+        self,
+        kind: Kind[T],
+        default: Any,
+        about: str,
+        *,
+        name: str = "",
+        peer: tuple[str, ...] = (),
+        also: tuple[str, ...] = (),
+        switches: Mapping[str, Any] | None = None,
+        scope: str = ANYWHERE,
+    ) -> None:
+        self.name, self.kind, self.default, self.about, self.scope = name, kind, default, about, scope
+        self.switches: Mapping[str, Any] = switches or {}
+        self.peer = (*self.switches, *peer)
+        self._also = also
+
+    def __set_name__(self, _owner: type, attribute: str) -> None:
+        self.attribute = attribute
+        self.name = self.name or attribute
+        self.keys = tuple(dict.fromkeys((*self.switches, self.name, *self._also, *self.peer)))
+        ours = tuple(f"RUNFERRY_{key.upper()}" for key in self.keys if not key.startswith("x_"))
+        self.environment = (*ours, *(f"WANDB_{key.upper()}" for key in self.peer))
+
+    @overload
+    def __get__(self, resolved: None, owner: type) -> Setting[T]: ...
+    @overload
+    def __get__(self, resolved: object, owner: type) -> T: ...
+    def __get__(self, resolved: object, owner: type) -> Setting[T] | T:
+        # A decided value stands in the instance and hides this method.
+        if resolved is None:
+            return self
+        raise AttributeError(self.attribute)
+
+
+class Resolved:
+    """The settings of one run, decided and checked.
+
+    Attributes:
+        given_id: whether somebody chose the run's id.
+        warnings: what its user should be told about the settings, a line each.
+    """
+
+    given_id: bool
+    warnings: tuple[str, ...]
+
+    mode = Setting(
+        takes.choice(
+            *("offline", "online", "disabled", "dryrun"),
+            also={"dryrun": "offline", "shared": "online", "run": "online"},
+        ),
+        "offline",
+        "`online` logs here too and starts a sync beside the run; `disabled` writes nothing; `dryrun` is `offline`.",
+        peer=("mode",),
+        switches={"disabled": "disabled"},
+    )
+    root = Setting(
+        takes.FOLDER,
+        ".",
+        "The folder that holds `wandb/`.",
+        name="dir",
+        peer=("dir", "root_dir"),
+        scope=NOT_IN_FILES,
+    )
+    project = Setting(takes.PROJECT, "uncategorized", "Where the run belongs.", peer=("project",))
+    entity = Setting(takes.TEXT, "", "The user or team whose project it is.", peer=("entity",))
+    name = Setting(takes.TEXT, "", "How the run is shown.", peer=("name", "run_name"))
+    notes = Setting(takes.TEXT, "", "Free text about the run.", peer=("notes", "run_notes"))
+    tags = Setting(takes.TAGS, (), "Labels to find the run by.", peer=("tags", "run_tags"))
+    run_id = Setting(
+        takes.RUN_ID, None, "The run's id; eight random characters unless given.", peer=("run_id",), also=("id",)
+    )
+    group = Setting(takes.TEXT, "", "Runs that are shown together.", peer=("run_group",))
+    job_type = Setting(takes.TEXT, "", "What the run does within its group.", peer=("job_type", "run_job_type"))
+    sweep_id = Setting(takes.TEXT, "", "The sweep that the run belongs to.", peer=("sweep_id",))
+    resume_mode = Setting(
+        takes.RESUME,
+        False,
+        "Whether the run goes on where earlier logs of its id end: `must` wants some, `never` wants none.",
+        name="resume",
+        peer=("resume",),
+    )
+    reinit = Setting(
+        takes.REINIT,
+        "default",
+        "What `init` does with a run that is not finished; `default` returns it, in a notebook it finishes it.",
+        peer=("reinit",),
+    )
+    config_paths = Setting(
+        takes.LIST,
+        (),
+        "JSON (or YAML) files whose values stand in the config below those of `config=`.",
+        peer=("config_paths",),
+    )
+
+    durability = Setting(
+        takes.choice("relaxed", "normal", "record", "disk"), "normal", "What a crash may lose; see writing.md."
+    )
+    strict = Setting(
+        takes.FLAG, False, "Raise for values that cannot be logged instead of leaving them out.", peer=("strict",)
+    )
+    ranks = Setting(
+        takes.choice("auto", "all"),
+        "auto",
+        "`auto`: rank 0 logs, local rank 0 of each node samples; `all`: every process is a run.",
+    )
+    dir_prefix = Setting(
+        takes.choice("run", "offline-run"), "run", "How run folders begin; the peer's own sync looks for `offline-run`."
+    )
+    file_transfer = Setting(
+        takes.choice("copy", "link"),
+        "copy",
+        "How saved files come into the run's folder: copied, or hard-linked where that can be.",
+        switches={"allow_media_symlink": "link"},
+    )
+    copy_limit = Setting(takes.BYTES, "1 GiB", "Larger files are hard-linked where that can be.")
+    ignore_globs = Setting(
+        takes.LIST, (), "Files that are not kept, by patterns such as `*.ckpt`.", peer=("ignore_globs",)
+    )
+    sync_watch = Setting(takes.FLAG, True, "Whether a run with mode `online` starts the process that syncs it.")
+    base_url = Setting(
+        takes.TEXT,
+        "",
+        "The server that an `online` run is synced to; the sync's own setting unless given.",
+        peer=("base_url",),
+        scope=NOT_IN_FILES,
+    )
+
+    console = Setting(
+        takes.choice("off", "wrap", "redirect", also={"auto": "wrap", "wrap_raw": "wrap", "wrap_emu": "wrap"}),
+        "off",
+        "What of the console is logged: `wrap` what is written to `sys.stdout` and `sys.stderr`, `redirect` all output.",
+        peer=("console",),
+    )
+    silent = Setting(takes.FLAG, False, "Print only warnings about lost data.", peer=("silent",))
+    quiet = Setting(takes.FLAG, False, "Print only warnings.", peer=("quiet",))
+    log_guides = Setting(
+        takes.FLAG,
+        True,
+        "Warn once of each documented limit that is passed (sizes of values and calls, numbers of files).",
+    )
+
+    redact = Setting(
+        takes.REDACT,
+        "all",
+        "Where secrets are hidden before anything is written: "
+        + takes.words(tuple(sorted(takes.REDACTED_PARTS)), "and")
+        + ".",
+        scope=NOT_IN_WORKSPACE,
+    )
+    disable_git = Setting(takes.FLAG, False, "No commit and remote of the git repository.", peer=("disable_git",))
+    git_diff = Setting(takes.FLAG, False, "Keep the changes that are not committed.", scope=NOT_IN_WORKSPACE)
+    save_code = Setting(
+        takes.FLAG,
+        False,
+        "Keep the main script.",
+        peer=("save_code",),
+        switches={"disable_code": False},
+        scope=NOT_IN_WORKSPACE,
+    )
+    disable_meta = Setting(
+        takes.FLAG,
+        False,
+        "No record of the machine and the command.",
+        peer=("x_disable_meta",),
+        switches={"x_disable_machine_info": True},
+    )
+    host = Setting(takes.TEXT, "", "The machine's name; its own unless given.", peer=("host",))
+    program = Setting(takes.TEXT, "", "The script; found out unless given.", peer=("program",))
+    username = Setting(takes.TEXT, "", "The user; found out unless given.", peer=("username",))
+
+    disable_stats = Setting(
+        takes.FLAG,
+        False,
+        "No system metrics.",
+        peer=("x_disable_stats",),
+        switches={"x_disable_machine_info": True},
+    )
+    sample_interval = Setting(
+        takes.SECONDS, 15.0, "Seconds between samples of system metrics.", peer=("x_stats_sampling_interval",)
+    )
+    label = Setting(
+        takes.TEXT, "", "Appended to the names of system metrics, to keep the nodes of a run apart.", peer=("x_label",)
+    )
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
+
+    @property
+    def resume(self) -> bool:
+        """Whether this log continues others of its run."""
+        return self.resume_mode in {"allow", "must", "auto"}
+
+    @property
+    def talks(self) -> bool:
+        """Whether news are printed that are no warnings."""
+        return not (self.silent or self.quiet)
+
+    def _replace(self, **changes: Any) -> Resolved:
+        """The same with other values for some attributes, as of a named tuple."""
+        return Resolved({**self.__dict__, **changes})
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"{name} was decided")
+
+    def __repr__(self) -> str:
+        return f"Resolved({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+
+
+SETTINGS: tuple[Setting[Any], ...] = tuple(item for item in vars(Resolved).values() if isinstance(item, Setting))
+"""Every setting, in the order of the documentation."""
+
+BY_KEY: dict[str, Setting[Any]] = {}
+"""The setting of each name; of a switch, one of its settings."""
+for _setting in SETTINGS:
+    for _key in _setting.keys:
+        BY_KEY.setdefault(_key, _setting)
+
+UNSUPPORTED = {
+    "fork_from": "a run is not forked here: it begins anew",
+    "api_key": "a sync takes the key from RUNFERRY_API_KEY, WANDB_API_KEY or netrc",
+    "resume_from": "a run is not rewound here: `resume` goes on at its end",
+}
+"""Settings of the peer whose absence somebody could miss, and what is done instead."""
+
+WITHOUT_EFFECT = frozenset({"start_method"})
+"""Settings of the peer that many scripts give and nobody misses: nothing is said about them."""

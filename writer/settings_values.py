@@ -1,0 +1,182 @@
+"""Which values a setting may have, and how text and objects become one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ..logformat.rundir import valid_run_id
+
+T = TypeVar("T")
+
+REDACTED_PARTS = frozenset({"argv", "environment", "config", "git"})
+
+_TRUE = {"true", "yes", "on", "1", "t", "y"}
+_FALSE = {"false", "no", "off", "0", "f", "n"}
+_MAX_TAG = 64  # characters that a backend takes
+_MAX_PROJECT = 128
+_NO_PROJECT = frozenset("/\\#?%:")
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+
+
+class Kind(Generic[T]):
+    """What a setting takes.
+
+    Attributes:
+        takes: the values, in words.
+        read: the value for what was given; raises for what it cannot be.
+        listed: text of the environment or a file holds several values between commas.
+    """
+
+    __slots__ = ("listed", "read", "takes")
+
+    def __init__(self, takes: str, read: Callable[[Any], T], *, listed: bool = False) -> None:
+        self.takes, self.read, self.listed = takes, read, listed
+
+
+def choice(*choices: str, also: Mapping[str, str] | None = None) -> Kind[str]:
+    """One of some words, in any case; `also` names further ones and what they mean."""
+    meanings = {**{word: word for word in choices}, **(also or {})}
+    return Kind(words(choices), lambda value: meanings[str(value).strip().lower()])
+
+
+def words(items: tuple[str, ...], last: str = "or") -> str:
+    """Items as a sentence lists them."""
+    return f" {last} ".join(filter(None, (", ".join(items[:-1]), items[-1])))
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The parts of a text between commas, without blanks around them and empty ones."""
+    return tuple(part for item in text.split(",") if (part := item.strip()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (dict, list, tuple, set, frozenset)):
+        raise TypeError
+    # Bytes of the environment that are no UTF-8 come as lone surrogates, which no record can hold.
+    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, str):
+        return bool(value)
+    word = value.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError
+    return word in _TRUE
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        raise TypeError
+    return tuple(map(_text, (value,) if isinstance(value, (str, os.PathLike)) else value))
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    tags = _texts(value)
+    if not all(0 < len(tag) <= _MAX_TAG for tag in tags):
+        raise ValueError
+    return tags
+
+
+def _project(value: Any) -> str:
+    project = _text(value)
+    if len(project) > _MAX_PROJECT or project in {".", ".."} or not _NO_PROJECT.isdisjoint(project):
+        raise ValueError
+    return project
+
+
+def _run_id(value: Any) -> str:
+    run_id = str(value)
+    if not valid_run_id(run_id):
+        raise ValueError
+    return run_id
+
+
+def _folder(value: Any) -> Path:
+    path = Path(value).expanduser()
+    with suppress(FileNotFoundError):  # the working directory was removed: the log cannot be made, and says so
+        path = path.absolute()
+    if "\0" in str(path):
+        raise ValueError
+    return path
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(value)
+    if not 0.1 <= seconds <= 1e6:  # as the sampler has it; NaN fails too
+        raise ValueError
+    return seconds
+
+
+def _byte_count(value: Any) -> int:
+    if isinstance(value, str):
+        match = _BYTES.fullmatch(value.strip())
+        if match is None:
+            raise ValueError
+        number, unit, binary = match.groups()
+        if binary and not unit:
+            raise ValueError
+        value = float(number) * (1024 if binary else 1000) ** _UNITS[unit.upper()] if unit else float(number)
+    count = int(value)
+    if isinstance(value, bool) or not 0 <= count < 1 << 63:
+        raise ValueError
+    return count
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if count < 1:
+        raise ValueError
+    return count
+
+
+def _resume(value: Any) -> str:
+    if isinstance(value, int) or not value:
+        return "auto" if value else ""
+    word = str(value).strip().lower()
+    if word in {"allow", "must", "never", "auto"}:
+        return word
+    return "auto" if _flag(word) else ""
+
+
+def _reinit(value: Any) -> str:
+    word = str(value).strip().lower()
+    if word in {"default", "return_previous", "finish_previous", "create_new"}:
+        return word
+    return "finish_previous" if _flag(word) else "return_previous"
+
+
+def _redact(value: Any) -> frozenset[str]:
+    items = split(value.replace(" ", ",")) if isinstance(value, str) else value
+    if isinstance(items, int):
+        return REDACTED_PARTS if items else frozenset()
+    left: set[str] = set()
+    for item in map(str.lower, items):
+        if item in _FALSE | {"none"}:
+            left |= REDACTED_PARTS
+        elif item.startswith("-") and item[1:] in REDACTED_PARTS:
+            left.add(item[1:])
+        elif item not in _TRUE | {"all"}:
+            raise ValueError
+    return REDACTED_PARTS - left
+
+
+TEXT = Kind("text", _text)
+FLAG = Kind("true or false", _flag)
+LIST = Kind("texts", _texts, listed=True)
+TAGS = Kind(f"texts of 1 to {_MAX_TAG} characters", _tags, listed=True)
+PROJECT = Kind(f"up to {_MAX_PROJECT} characters, none of {' '.join(sorted(_NO_PROJECT))}", _project)
+RUN_ID = Kind("1 to 128 bytes of printable characters, none of : ; , # ? / \\ '", _run_id)
+FOLDER = Kind("a path", _folder)
+SECONDS = Kind("seconds from 0.1 to 1,000,000", _seconds)
+BYTES = Kind("bytes, or text such as 500 MB or 1 GiB", _byte_count)
+COUNT = Kind("a whole number from 1", _count)
+RESUME = Kind("allow, must, never, auto, true (auto) or false", _resume)
+REINIT = Kind("return_previous, finish_previous, create_new, default, true (finish_previous) or false", _reinit)
+REDACT = Kind(f"all, off, or what is left as it is: {words(tuple(f'-{p}' for p in sorted(REDACTED_PARTS)))}", _redact)
