@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..logformat.constants import MAX_RECORD_SIZE
-from . import records
+from . import guides, records
 from .history import HistoryEncoder
 from .journal import BULK, OTHER, ROW, Clock, Journal
 from .metrics import Definitions, MetricDefinition
@@ -57,6 +57,7 @@ class Recorder:
         hold_steps: bool = True,
         note: Callable[..., None] = lambda *_features: None,
         sync_files: Callable[[], Any] = lambda: None,
+        watch: guides.Guides | None = None,
     ) -> None:
         """Nothing is recorded yet.
 
@@ -69,6 +70,7 @@ class Recorder:
                 part is written at once (levels `record` and `disk`) and the parts merge at replay.
             note: told the telemetry's numbers of features that are used.
             sync_files: brings the files beside the log to the device.
+            watch: warns of documented sizes and numbers that are passed.
         """
         self._journal, self._clock, self._warn = journal, clock, warn
         self._start = start_s
@@ -77,9 +79,10 @@ class Recorder:
         self._hold_steps = hold_steps
         self._note = note
         self.sync_files = sync_files
+        self._watch = watch
         self._encoder = HistoryEncoder()
         self._pending: _Pending | None = None
-        self._step_values: dict[str, Any] = {}
+        self._step_values: dict[str, tuple[Key, Any]] = {}
         self._summary_since: float | None = None
         self._warned: set[str] = set()
         self.summary = SummaryState()
@@ -108,6 +111,8 @@ class Recorder:
             row: flat, plain values.
             media: staged; they land in the row under the step that it gets.
         """
+        if self._watch is not None:
+            self._watch.call(now, len(row))
         if step is not None and not -INT64 <= step < INT64:
             self._warn_once("step", "a step is no 64-bit integer; the row gets the next step")
             step = None
@@ -194,6 +199,8 @@ class Recorder:
             self.rows_refused += 1
             self._warn_once("size", f"a row of {len(body) / 2**20:.0f} MiB is too large for a record and is left out")
             return
+        if self._watch is not None and len(body) > guides.MAX_VALUE:
+            self._watch.row(len(body), plan.paths, parts)
         journal = self._journal
         journal.append(body, ROW)
         self.summary.add_row(plan, parts, nulls=nulls)
@@ -203,15 +210,17 @@ class Recorder:
     def _with_step_metrics(self, row: Row) -> Row:
         """The row, with the last value of each step metric that its metrics want and that it lacks."""
         added: Row = {}
+        keys = {".".join(path_of(key)): key for key in row}  # definitions name a nested metric so
         for key in row:
             definition = self.definitions.find(path_of(key))
             if definition is not None and definition.step_sync and definition.step_metric:
                 name = definition.step_metric
-                if name not in row and name in self._step_values:
-                    added[name] = self._step_values[name]
+                if name not in keys and name in self._step_values:
+                    filled, value = self._step_values[name]
+                    added[filled] = value
         for name in self.definitions.step_metrics:
-            if name in row:
-                self._step_values[name] = row[name]
+            if name in keys:
+                self._step_values[name] = keys[name], row[keys[name]]
         return row | added if added else row
 
     def _unwritable(self) -> None:
@@ -232,6 +241,8 @@ class Recorder:
             self.others_refused += 1
             self._warn_once("record size", f"a record of {len(body) / 2**20:.0f} MiB is too large and is left out")
             return
+        if self._watch is not None and body[:1] == records.FILES_TAG:
+            self._watch.file()
         self._journal.append(body, BULK if bulk else OTHER)
         self.urgent = self.urgent or urgent
         if self._journal.wants_write:

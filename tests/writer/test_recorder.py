@@ -274,6 +274,17 @@ def test_step_metrics_fill_themselves_in():
     ]
 
 
+def test_a_nested_step_metric_fills_itself_in():
+    """It goes by its dotted name, and comes back as the nested key that it was."""
+    rig = Rig()
+    rig.recorder.define(define("loss", step_metric="train.step"))
+    rig.log({("train", "step"): 5, "loss": 1})
+    rig.log({"loss": 2})
+
+    (_, first), (_, second) = rig.rows()
+    assert first == second | {"loss": 1}
+
+
 def test_the_end_is_summary_then_exit():
     """The open row, the summary with the run's time, and the exit record, in this order."""
     rig = Rig()
