@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from . import records
+from . import guides, records
 from .encoding import to_json
+from .guides import Guides
 from .journal import Clock
 from .mappings import REMOVED, Changed, Config
 from .metrics import MetricDefinition
@@ -31,6 +32,7 @@ class Identity:
         clock: Clock,
         changed: Changed,
         warn_once: Callable[[str, str], None],
+        watch: Guides | None = None,
     ) -> None:
         """Take over settings and config.
 
@@ -41,11 +43,13 @@ class Identity:
             clock: the time; now is the start of the run.
             changed: told of each change of the config.
             warn_once: takes a topic and one line for the user.
+            watch: told the size of the config.
 
         Raises:
             UnloggableError: `config` is neither a mapping nor an object with attributes.
         """
-        self._version, self._clock, self._warn_once = version, clock, warn_once
+        self._version, self._clock, self._warn_once, self._watch = version, clock, warn_once, watch
+        self._config_bytes = 0  # at most what the whole config has: a key that was set again counts again
         self.telemetry = records.Telemetry()
         self.info = records.RunInfo(
             run_id=settings.run_id,
@@ -96,6 +100,9 @@ class Identity:
             shown, count = redact(name, value)
             self.hidden += count
             config.append(((name,), self._json((name,), shown)))
+        self._config_bytes = sum(len(text) for _, text in config)
+        if self._watch is not None:
+            self._watch.config(self._config_bytes)
         return records.run(info, config, self.telemetry.body())
 
     def config_change(self, path: Path, value: Any) -> list[bytes]:
@@ -105,9 +112,17 @@ class Identity:
             return [removal]
         shown, count = redact(path[-1], value)
         self.hidden += count
-        update = records.config([(path, self._json(path, shown))])
+        text = self._json(path, shown)
+        self._config_grew(len(text))
+        update = records.config([(path, text)])
         # Readers merge dicts, so what a new dict no longer has must go first.
         return [removal, update] if isinstance(value, dict) else [update]
+
+    def _config_grew(self, size: int) -> None:
+        self._config_bytes += size
+        if self._watch is not None and self._config_bytes > guides.MAX_CONFIG:
+            self._config_bytes = len(to_json(self.config.snapshot()))
+            self._watch.config(self._config_bytes)
 
     def _json(self, path: Path, value: Any) -> bytes:
         try:

@@ -131,6 +131,10 @@ OTHER, WANDB = 0, 1
 """What a file is: the user's, or the run's own (its code, its requirements)."""
 
 
+FILES_TAG = b"\x32"
+"""What a record of a file begins with."""
+
+
 def files(path: str, policy: int = NOW, kind: int = OTHER) -> bytes:
     """A file of the run: its path below `files/`."""
     return message(6, message(1, text(1, path) + integer(2, policy) + integer(3, kind)))

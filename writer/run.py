@@ -15,6 +15,7 @@ from . import lifecycle, records
 from .attendant import Attendant
 from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
+from .guides import Guides
 from .identity import Identity
 from .identitymethods import IdentityMethods
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
@@ -74,8 +75,15 @@ class Run(IdentityMethods, FileMethods):
         self._tee: Any = None
         self._attendant: Attendant | None = None
         start_s = clock.monotonic()
+        watch = Guides(self._warn_once) if settings.log_guides else None
         self._identity = Identity(
-            settings, config, version=version, clock=clock, changed=self._config_changed, warn_once=self._warn_once
+            settings,
+            config,
+            version=version,
+            clock=clock,
+            changed=self._config_changed,
+            warn_once=self._warn_once,
+            watch=watch,
         )
         self.summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
@@ -96,6 +104,7 @@ class Run(IdentityMethods, FileMethods):
                 hold_steps=held,
                 note=self._note,
                 sync_files=self._sync_files,
+                watch=watch,
             )
 
         self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn)
