@@ -13,9 +13,9 @@ from typing import Any
 
 from . import lifecycle, records
 from .attendant import Attendant
+from .console import ConsoleLog, Subscription, capture
 from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
-from .guides import Guides
 from .identity import Identity
 from .identitymethods import IdentityMethods
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
@@ -28,10 +28,6 @@ from .segment import Place
 from .settings import Resolved
 from .values import NAMES, PLAIN, PLAIN_OR_NESTED, UnloggableError, flatten, plain
 from .values import Path as KeyPath
-
-_MAX_CONSOLE_CHARACTERS = 65_536  # of one record; a longer write becomes several
-_MAX_CONSOLE_WAITING = 4096
-"""Queued before console output waits for room: a quarter of a GiB where each piece is as long as it may be."""
 
 
 class Run(IdentityMethods, FileMethods):
@@ -72,18 +68,11 @@ class Run(IdentityMethods, FileMethods):
         self._ending = threading.Lock()
         self._report: FinishReport | None = None
         self._warned: set[str] = set()
-        self._tee: Any = None
+        self._capture: Subscription | None = None
         self._attendant: Attendant | None = None
         start_s = clock.monotonic()
-        watch = Guides(self._warn_once) if settings.log_guides else None
         self._identity = Identity(
-            settings,
-            config,
-            version=version,
-            clock=clock,
-            changed=self._config_changed,
-            warn_once=self._warn_once,
-            watch=watch,
+            settings, config, version=version, clock=clock, changed=self._config_changed, warn_once=self._warn_once
         )
         self.summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
@@ -104,16 +93,23 @@ class Run(IdentityMethods, FileMethods):
                 hold_steps=held,
                 note=self._note,
                 sync_files=self._sync_files,
-                watch=watch,
             )
 
         self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn)
         self._queue = self._pump.queue
         self._hand_off = self._queue.append
+        self._console = ConsoleLog(
+            self._hand_off,
+            self._warn,
+            now_ns=lambda: int(self._time() * 1e9),
+            monotonic=clock.monotonic,
+            sleep=clock.sleep,
+        )
         self._waits = settings.durability in ("record", "disk")
         self._takes_rows = role is Role.FULL and not self.disabled
         if self.disabled:
             self._inert = self._closed = self._pump.ended = True
+            self._console.abandon()
             return
         self._journal.open()
         if self._identity.hidden and not settings.silent:
@@ -121,11 +117,8 @@ class Run(IdentityMethods, FileMethods):
         self._pump.start()
         self._hand_off(lambda recorder: recorder.record(self._identity.telemetry.record()))
         lifecycle.watch(self)
-        if settings.console == "wrap" and self._takes_rows:
-            from .console import ConsoleTee
-
-            self._tee = ConsoleTee(self.console)
-            self._tee.start()
+        if settings.console != "off" and self._takes_rows:
+            self._capture = capture(settings.console, self._console, self._warn)
         info = self._identity.info
         label = info.host if role is Role.SAMPLER else ""  # keeps the nodes of one run apart
         self._attendant = Attendant(
@@ -270,16 +263,7 @@ class Run(IdentityMethods, FileMethods):
             stream: "stdout" or "stderr".
             text: as it was written: parts of lines, carriage returns and escape sequences included.
         """
-        if self._closed:
-            return
-        number = records.STDERR if stream == "stderr" else records.STDOUT
-        now_ns = int(self._time() * 1e9)
-        for start in range(0, len(text), _MAX_CONSOLE_CHARACTERS):
-            if len(self._queue) >= _MAX_CONSOLE_WAITING and not self._pump.make_room(_MAX_CONSOLE_WAITING):
-                self._pump.others_dropped += 1
-                continue
-            body = records.output(number, now_ns, text[start : start + _MAX_CONSOLE_CHARACTERS])
-            self._hand_off(_recording(body))
+        self._console.add(stream, text)
 
     def write_logs(self, text: str) -> None:
         """Log a line as console output, without printing it."""
@@ -372,8 +356,9 @@ class Run(IdentityMethods, FileMethods):
         return self._report
 
     def _close(self, code: int, timeout_s: float) -> FinishReport:
-        if self._tee is not None:
-            self._tee.stop()
+        if self._capture is not None:
+            self._capture.stop()
+        self._console.close()
         if not self._closed:
             if self._attendant is not None:
                 self._attendant.stop()
@@ -394,7 +379,7 @@ class Run(IdentityMethods, FileMethods):
         recorder = pump.recorder if pump.ended and not self._inert else None
         waiting = sum(type(item) is tuple for item in list(self._queue))
         rows_dropped = journal.tally.rows_dropped + pump.rows_dropped + journal.rows_queued + waiting
-        others_dropped = journal.tally.others_dropped + pump.others_dropped + journal.others_queued
+        others_dropped = journal.tally.others_dropped + self._console.dropped + journal.others_queued
         return FinishReport(
             paths=tuple(journal.paths),
             rows_written=journal.tally.rows_written,
@@ -416,7 +401,8 @@ class Run(IdentityMethods, FileMethods):
         self._takes_rows = False
         self._pump.abandon()
         self._ending = threading.Lock()
-        self._tee = self._attendant = None
+        self._console.abandon()
+        self._capture = self._attendant = None
 
     def __enter__(self) -> Run:  # noqa: PYI034 - Self needs Python 3.11
         return self
@@ -448,7 +434,3 @@ class Run(IdentityMethods, FileMethods):
         telemetry.features.update(features)
         body = telemetry.record()
         self._hand_off(lambda recorder: recorder.record(body))
-
-
-def _recording(body: bytes) -> Job:
-    return lambda recorder: recorder.record(body, bulk=True)

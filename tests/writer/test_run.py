@@ -323,7 +323,7 @@ def test_console_output_that_comes_faster_than_it_is_written(begin, monkeypatch)
     fs = FaultFS()
     run = begin(fs=fs, warn=lambda text: None)
     fs.before = lambda operation: operation == "write" and hold.wait(30)
-    monkeypatch.setattr("runferry.writer.run._MAX_CONSOLE_WAITING", 20)
+    monkeypatch.setattr("runferry.writer.console.MAX_WAITING_PIECES", 20)
     for _ in range(200):
         run.console("stdout", "x\n")
     hold.set()
@@ -574,7 +574,7 @@ def test_a_disk_that_stays_full_is_reported(begin, monkeypatch):
 
     assert report.rows_written + report.rows_dropped == 100
     assert report.rows_dropped > 50
-    assert 50 < report.others_dropped <= 104  # the lines, telemetry, summary and exit
+    assert 0 < report.others_dropped <= 104  # the lines in as few records as they came, telemetry, summary and exit
     assert not report.complete
     assert f"{report.rows_dropped} rows did not make it" in warnings[-1]
 

@@ -1,0 +1,344 @@
+"""Console capture at the descriptors 1 and 2: what C libraries and other processes write is taken too.
+
+Both descriptors are put on a pipe, or on a pseudo-terminal where they are a terminal. A process of ours (`relay`)
+passes every byte on to where it would have gone, first of all, and then tells us. Where both go to the same file or
+terminal they share one pipe, because only so their order is kept, and all of it counts as stdout.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from .relay import BROKEN, DATA, FRAME, LOST, READ_BYTES, READY, SYNCED, readable
+from .tee import StreamTees
+from .terminal import open_terminal
+
+START_S = 10.0
+"""The relay is up within this time (usually 30 ms), or there is none."""
+LINGER_S = 2.0
+"""How long the end waits for the relay to pass on what was written before it: its terminal may be stopped."""
+LAST_S = 0.2
+"""How long, after the descriptors have been given back, for what other threads wrote at that moment."""
+LOWEST_FD = 3
+"""None of our descriptors may stand where a program that closed one of its own expects the console."""
+
+NAMES = ("stdout", "stderr")
+CLOSED = -1
+
+
+class Sink(Protocol):
+    """Who is told."""
+
+    def add(self, stream: str, data: str | bytes, time_ns: int | None = None) -> None:
+        """`stream` has written it. Never raises."""
+
+    def lost(self, pieces: int) -> None:
+        """So many writes could not be told."""
+
+
+class _Lane:
+    """One pipe or pseudo-terminal, and the descriptors that are put on it."""
+
+    def __init__(self, fds: list[int]) -> None:
+        """Open it; raises OSError."""
+        self.fds = fds
+        self.number = fds[0] - 1
+        self.source = self._inlet = CLOSED
+        self._saved: dict[int, int] = {}
+        try:
+            for fd in fds:
+                self._saved[fd] = _high(fd)
+            self.source, self._inlet = _above(*(open_terminal(fds[0]) if os.isatty(fds[0]) else os.pipe()))
+            self._identity = _identity(self._inlet)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def target(self) -> int:
+        """Where its output goes."""
+        return self._saved[self.fds[0]]
+
+    def take(self) -> None:
+        """Put the descriptors on it; raises OSError."""
+        for fd in self.fds:
+            os.dup2(self._inlet, fd)
+        os.close(self._inlet)
+        self._inlet = CLOSED
+
+    def give_back(self) -> None:
+        """Put the descriptors back, but for those that the program has put elsewhere meanwhile."""
+        for fd, saved in self._saved.items():
+            with suppress(OSError):
+                if _identity(fd) == self._identity:
+                    os.dup2(saved, fd)
+
+    def drain(self) -> Iterator[bytes]:
+        """Without a relay: pass on what is written until nobody is left who could, and tell what it was."""
+        with suppress(OSError):  # EIO: a terminal whose other side is closed
+            while data := os.read(self.source, READ_BYTES):
+                rest = memoryview(data)
+                with suppress(OSError):
+                    while rest:
+                        rest = rest[os.write(self.target, rest) :]
+                yield data
+
+    def stop_reading(self) -> None:
+        """Who still writes shall hear that nobody reads."""
+        if self.source != CLOSED:
+            os.close(self.source)
+            self.source = CLOSED
+
+    def close(self) -> None:
+        """Close what is ours."""
+        for fd in (self.source, self._inlet, *self._saved.values()):
+            if fd != CLOSED:
+                with suppress(OSError):
+                    os.close(fd)
+        self.source = self._inlet = CLOSED
+        self._saved.clear()
+
+
+class Redirect:
+    """Takes both descriptors, and Python's streams where those lead elsewhere (notebooks)."""
+
+    def __init__(self, sink: Sink, warn: Callable[[str], None]) -> None:
+        self._sink, self._warn = sink, warn
+        self._lanes: list[_Lane] = []
+        self._requests = self._frames = CLOSED
+        self._thread: threading.Thread | None = None
+        self._synced = threading.Event()
+        self._ending = False
+        self._tees: StreamTees | None = None
+
+    def start(self) -> None:
+        """Begin. Raises OSError if the descriptors cannot be taken; then everything is as before."""
+        try:
+            for fds in _destinations():
+                self._lanes.append(_Lane(fds))
+            if self._lanes:
+                self._start_relay()
+                flush()
+                for lane in self._lanes:
+                    lane.take()
+        except BaseException:
+            for lane in self._lanes:
+                lane.give_back()
+            self._close()
+            self._close_frames()
+            raise
+        if self._lanes:
+            self._thread = threading.Thread(target=self._listen, name="runferry-console", daemon=True)
+            self._thread.start()
+        self._tees = StreamTees(self._sink, _led_elsewhere())
+        self._tees.start()
+
+    def _start_relay(self) -> None:
+        if not sys.executable:
+            raise FileNotFoundError("this interpreter does not know its own program (sys.executable)")
+        theirs, self._requests = _above(*os.pipe())
+        try:
+            self._frames, frames = _above(*os.pipe())
+            try:
+                ends = [end for lane in self._lanes for end in (lane.number, lane.source, lane.target)]
+                passed = [theirs, frames, *(fd for lane in self._lanes for fd in (lane.source, lane.target))]
+                script = str(Path(__file__).with_name("relay.py"))
+                process = subprocess.Popen(  # noqa: S603 - this interpreter, no shell
+                    [sys.executable, "-I", "-S", script, *map(str, (theirs, frames, *ends))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=passed,
+                )
+            finally:
+                os.close(frames)
+        finally:
+            os.close(theirs)
+        up = readable(self._frames, int(START_S * 1000)) and FRAME.unpack(os.read(self._frames, FRAME.size))[0] == READY
+        if not up:
+            process.kill()
+        process.wait()  # the relay is its child
+        if not up:
+            raise ChildProcessError(errno.ECHILD, "the process that relays the output did not start")
+
+    def stop(self) -> None:
+        """End: the descriptors are as they were found, and what was written before has been logged. Takes 2 s at most."""
+        if self._tees is not None:
+            self._tees.stop()
+        if self._thread is None:
+            return
+        deadline = time.monotonic() + LINGER_S
+        if self._sync(LINGER_S):  # else the relay is held up, and so would be whoever flushes
+            flush()
+            self._sync(deadline - time.monotonic())
+        self._ending = True
+        for lane in self._lanes:
+            lane.give_back()
+        self._sync(LAST_S)
+        self._ask(b"d")
+        self._thread.join(LAST_S)
+        self._thread = None
+        self._close()
+
+    def abandon(self) -> None:
+        """In a forked child: it goes on writing to its parent's pipe, and has nothing else of it."""
+        if self._tees is not None:
+            self._tees.stop()
+        self._close()
+        self._close_frames()
+
+    def _close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
+        self._lanes = []
+        if self._requests != CLOSED:
+            os.close(self._requests)
+            self._requests = CLOSED
+
+    def _close_frames(self) -> None:
+        if self._frames != CLOSED:
+            os.close(self._frames)
+            self._frames = CLOSED
+
+    def _ask(self, request: bytes) -> bool:
+        try:
+            return self._requests != CLOSED and os.write(self._requests, request) == 1
+        except OSError:  # the relay has gone
+            return False
+
+    def _sync(self, timeout_s: float) -> bool:
+        """Wait until all that was written so far is where it goes, and told; whether it is."""
+        self._synced.clear()
+        return self._ask(b"s") and self._synced.wait(max(0.0, timeout_s))
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        waiting = bytearray()
+        while data := self._read():
+            waiting += data
+            at = 0
+            while len(waiting) - at >= FRAME.size:
+                kind, number, length, time_ns = FRAME.unpack_from(waiting, at)
+                end = at + FRAME.size + (length if kind == DATA else 0)
+                if end > len(waiting):
+                    break
+                self._told(kind, number, length, time_ns, bytes(memoryview(waiting)[at + FRAME.size : end]))
+                at = end
+            del waiting[:at]
+        self._close_frames()
+        self._synced.set()
+        if not self._ending:
+            self._carry_on()
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._frames, READ_BYTES)
+        except OSError:
+            return b""
+
+    def _told(self, kind: int, number: int, length: int, time_ns: int, data: bytes) -> None:
+        if kind == DATA:
+            self._sink.add(NAMES[number], data, time_ns)
+        elif kind == SYNCED:
+            self._synced.set()
+        elif kind == LOST:
+            self._sink.lost(length)
+        elif kind == BROKEN and not self._ending:
+            lane = next(lane for lane in self._lanes if lane.number == number)
+            if length == errno.EPIPE:  # the program shall meet it as it would have without us
+                lane.give_back()
+                lane.stop_reading()
+            else:
+                self._warn(f"{NAMES[number]} takes no more output ({os.strerror(length)}); the log goes on with it")
+
+    def _carry_on(self) -> None:
+        """The relay was killed: the program gets its descriptors back, and what its children write is passed on here."""
+        lanes, self._lanes = self._lanes, []
+        for lane in lanes:
+            lane.give_back()
+            threading.Thread(target=self._drain, args=(lane,), name="runferry-console", daemon=True).start()
+        self._warn(
+            "the process that passes the console's output on was killed; up to 64 KiB of output may be lost, and from"
+            " here on only what Python itself writes is logged"
+        )
+        if self._tees is not None:
+            self._tees.stop()
+        self._tees = StreamTees(self._sink)
+        self._tees.start()
+
+    def _drain(self, lane: _Lane) -> None:
+        for data in lane.drain():
+            self._sink.add(NAMES[lane.number], data)
+        lane.close()
+
+
+def flush() -> None:
+    """Write what the buffers of Python's streams and of the C library hold."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with suppress(Exception):  # none, closed, or one whose target fails: its next write will say so
+            stream.flush()  # type: ignore[union-attr]
+    with suppress(Exception):  # an interpreter without ctypes
+        import ctypes
+
+        ctypes.CDLL(None).fflush(None)
+
+
+def _destinations() -> list[list[int]]:
+    """The descriptors to take, those with one destination together."""
+    fds = [fd for fd, stream in ((1, sys.__stdout__), (2, sys.__stderr__)) if stream is not None and _identity(fd)]
+    if len(fds) > 1 and _identity(1) == _identity(2):
+        return [fds]
+    return [[fd] for fd in fds]
+
+
+def _led_elsewhere() -> list[str]:
+    """The streams that do not end in the descriptor of their name, as far as anybody can tell."""
+    names = []
+    for fd, name in enumerate(NAMES, start=1):
+        stream = getattr(sys, name)
+        try:
+            elsewhere = stream.fileno() != fd
+        except Exception:  # none, or no file: it is likely to write to the first stream in the end
+            elsewhere = type(stream).__module__.startswith("ipykernel")
+        if elsewhere:
+            names.append(name)
+    return names
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    """What tells open files apart; None if there is none."""
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _above(*fds: int) -> tuple[int, ...]:
+    """The same, out of the way of the console; takes the place of `fds`, which it closes."""
+    high: list[int] = []
+    try:
+        high.extend(_high(fd) for fd in fds)
+    except OSError:
+        for fd in high:
+            os.close(fd)
+        raise
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return tuple(high)
+
+
+def _high(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LOWEST_FD)
