@@ -13,17 +13,17 @@ from pathlib import Path
 from .api import Api
 from .body import FULL_BODY
 from .channel import Channel
-from .clock import Clock, SystemClock
+from .clock import Clock
 from .context import Context
 from .credentials import ApiKey, find_api_key
 from .errors import Interrupted
 from .lock import Heartbeat
-from .pacer import Pacer, Pacers
 from .plan import RunPlan, discover, group, read_head
 from .replay import RunReplay
 from .report import Finished, Planned, Report, Reporter, RunReport, Verdict, silent
+from .session import Session
 from .settings import MAX_JOBS, SyncSettings, find_base_url
-from .transport import HttpTransport, Transport
+from .transport import Transport
 
 _BODIES_IN_MEMORY = 2 * FULL_BODY  # bytes; what all workers together may gather before they send
 _SMALLEST_BODY = 2 * 1024 * 1024
@@ -38,6 +38,7 @@ def sync(
     transport: Transport | None = None,
     clock: Clock | None = None,
     rng: random.Random | None = None,
+    session: Session | None = None,
 ) -> Report:
     """Bring the logs below `paths` to the backend, and say for each what became of it.
 
@@ -52,6 +53,7 @@ def sync(
         transport: how requests are sent; with `clock` and `rng` a port for tests.
         clock: see above.
         rng: the source of jitter.
+        session: what this sync shares with others, instead of these three.
 
     Raises:
         UsageError: a path does not exist or a setting cannot be followed.
@@ -70,8 +72,12 @@ def sync(
         if key is None:
             no_key = ApiKey("none", base_url=settings.base_url, source="a dry run")
             key = no_key if settings.dry_run else find_api_key(settings.base_url)
-        rng = rng or random.Random()  # noqa: S311 - jitter, no secret
-        interrupted = _replay_all(plans, settings, key, told, reports, transport=transport, clock=clock, rng=rng)
+        used = session or Session(transport, clock, rng)
+        try:
+            interrupted = _replay_all(plans, settings, key, told, reports, session=used)
+        finally:
+            if session is None:
+                used.close()
     report_ = Report(tuple(reports), interrupted=interrupted)
     told(Finished(report_.exit_code, report_.counts()))
     return report_
@@ -84,30 +90,25 @@ def _replay_all(
     told: Reporter,
     reports: list[RunReport],
     *,
-    transport: Transport | None,
-    clock: Clock | None,
-    rng: random.Random,
+    session: Session,
 ) -> bool:
     """Run the workers; appends to `reports`. True when the user interrupted."""
-    stop = threading.Event()
-    clock = clock or SystemClock(stop)
-    own = None if transport is not None else HttpTransport(stop=stop)
     jobs = min(settings.jobs or MAX_JOBS, MAX_JOBS, len(plans))
     heartbeat = Heartbeat()
     uploads = ThreadPoolExecutor(MAX_JOBS, thread_name_prefix="runferry-file")
     workers = ThreadPoolExecutor(jobs, thread_name_prefix="runferry-run")
     channel = Channel(
-        transport or own,  # type: ignore[arg-type]
-        clock=clock,
-        rng=rng,
+        session.transport,
+        clock=session.clock,
+        rng=session.rng,
         retry_for=settings.retry_for,
         reporter=told,
         hide=key.hide,
     )
     context = Context(
         settings=settings,
-        api=Api(settings.base_url, key, channel, Pacers(lambda: Pacer(clock, rng))),
-        clock=clock,
+        api=Api(settings.base_url, key, channel, session.pacers),
+        clock=session.clock,
         reporter=told,
         uploads=uploads,
         heartbeat=heartbeat,
@@ -124,9 +125,7 @@ def _replay_all(
                 told(report)
     except KeyboardInterrupt:
         interrupted = True
-        stop.set()
-        if own is not None:
-            own.abort()
+        session.abort()
         workers.shutdown(wait=True, cancel_futures=True)
         reported = {report.log for report in reports}
         for future, plan in futures.items():
@@ -139,8 +138,6 @@ def _replay_all(
         workers.shutdown(wait=True, cancel_futures=True)
         uploads.shutdown(wait=True, cancel_futures=True)
         heartbeat.close()
-        if own is not None:
-            own.close()
     return interrupted
 
 

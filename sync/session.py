@@ -1,0 +1,51 @@
+"""What the syncs of one process share: connections to the server, time, and the lanes that say how fast it may be asked."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+from .clock import Clock, SystemClock
+from .pacer import Pacer, Pacers
+from .transport import HttpTransport, Transport
+
+
+class Session:
+    """One sync uses it, or many, one after another. `abort` ends what is under way, and the session with it."""
+
+    def __init__(
+        self, transport: Transport | None = None, clock: Clock | None = None, rng: random.Random | None = None
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            transport: how requests are sent; the network unless given.
+            clock: the time; the machine's unless given.
+            rng: the source of jitter.
+        """
+        self._stop = threading.Event()
+        self._transport = transport
+        self._http: HttpTransport | None = None
+        self.clock = clock or SystemClock(self._stop)
+        self.rng = rng or random.Random()  # noqa: S311 - jitter, no secret
+        self.pacers = Pacers(lambda: Pacer(self.clock, self.rng))
+
+    @property
+    def transport(self) -> Transport:
+        """Made on first use: a sync that has nothing to send loads no HTTP library."""
+        if self._transport is not None:
+            return self._transport
+        if self._http is None:
+            self._http = HttpTransport(stop=self._stop)
+        return self._http
+
+    def abort(self) -> None:
+        """End every wait and every request at once."""
+        self._stop.set()
+        if self._http is not None:
+            self._http.abort()
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            self._http.close()
