@@ -99,6 +99,8 @@ class Journal:
         self._delay = FIRST_RETRY_S
         self._retry_at: float | None = None
         self._named: set[int | None] = set()
+        self.rows_taken = self.bytes_taken = 0
+        """Of all that was ever queued: rows, and the bytes of them and of everything else."""
         self.tally = Tally()
         self.paths: list[Path] = []
         """The logs that hold records; the last one is current."""
@@ -118,6 +120,8 @@ class Journal:
             return
         self._queued_rows += kind is ROW
         self._queued_bytes += len(body)
+        self.rows_taken += kind is ROW
+        self.bytes_taken += len(body)
         self._queued.append((body, kind))
 
     @property

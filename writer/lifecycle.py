@@ -8,13 +8,14 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from .exitcode import CODE_SIGNAL, ExitCode, code_of, exit_code_of
+from .signals import Signals
 
 if TYPE_CHECKING:
     from .run import Run
@@ -22,43 +23,34 @@ if TYPE_CHECKING:
 CODE_EXCEPTION, CODE_INTERRUPT, CODE_SIGNAL = 1, 255, 128
 """Exit codes as the peer has them; a signal adds its number."""
 FLUSH_S = 5.0
+"""How long a handler waits for the disk, for all runs together: a scheduler that sent a signal sends SIGKILL some
+seconds later."""
+EXIT_S = 30.0
+"""How long the end of the process waits for the disk, for all runs together."""
+LEAST_S = 0.1
+"""What every run gets of it, however long the others took."""
+FLUSH_S = 5.0
 """How long a handler waits for the disk: a scheduler that sent a signal sends SIGKILL some seconds later."""
 
 LOADING_S = 2.0
 """How long a fork in the first moments of a run waits for the imports of our threads."""
 
 _runs: list[Run] = []
-_code = 0
-_installed = False
-_old_excepthook: Callable[..., Any] = sys.excepthook
-_old_exit: Callable[..., NoReturn] = sys.exit
-_old_handlers: dict[int, Any] = {}
 _seen: weakref.WeakSet[Run] = weakref.WeakSet()
+_exit_code: ExitCode | None = None
+_signals: Signals | None = None
 
-
-def exit_code_of(error: BaseException | None) -> int:
-    """The exit code that an exception gives a process that it ends."""
-    if error is None:
-        return 0
-    if isinstance(error, KeyboardInterrupt):
-        return CODE_INTERRUPT
-    if isinstance(error, SystemExit):
-        return code_of(error.code)
-    return CODE_EXCEPTION
-
-
-def code_of(code: Any) -> int:
-    """What `sys.exit(code)` means: None is 0, a message is 1; a number beyond 32 bits, which no log holds, is 1 too."""
-    if code is None:
-        return 0
-    return int(code) if isinstance(code, int) and -(2**31) <= code < 2**31 else CODE_EXCEPTION
-
+    global _exit_code, _signals
 
 def watch(run: Run) -> None:
     """Finish the run when the process ends, however it ends, as far as anybody can tell it."""
     _runs.append(run)
     _seen.add(run)
-    _install()
+    if _exit_code is None:
+        _exit_code = ExitCode(_flush_all)
+        atexit.register(_at_exit)
+    if _signals is None and threading.current_thread() is threading.main_thread():
+        _signals = Signals(_on_signal)
 
 
 def forget(run: Run) -> None:
@@ -69,71 +61,46 @@ def forget(run: Run) -> None:
         _uninstall()
 
 
-def _install() -> None:
-    global _installed, _old_excepthook, _old_exit, _code
-    if _installed:
-        return
-    _installed = True
-    _code = 0
-    _old_excepthook, sys.excepthook = sys.excepthook, _excepthook
-    _old_exit, sys.exit = sys.exit, _exit
-    atexit.register(_at_exit)
-    if threading.current_thread() is threading.main_thread():
-        for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"):
-            number = getattr(signal, name, None)
-            # None: set by foreign code, which a Python handler could not go on to.
-            if number is not None and signal.getsignal(number) not in (None, signal.SIG_IGN):
-                _old_handlers[number] = signal.signal(number, _on_signal)
-
-
 def _uninstall() -> None:
-    global _installed
-    if not _installed:
-        return
-    _installed = False
-    if sys.excepthook is _excepthook:
-        sys.excepthook = _old_excepthook
-    if sys.exit is _exit:
-        sys.exit = _old_exit
-    atexit.unregister(_at_exit)
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in _old_handlers.items():
-            if signal.getsignal(number) is _on_signal:
-                signal.signal(number, handler)
-        _old_handlers.clear()
+    global _exit_code, _signals
+    if _exit_code is not None:
+        _exit_code.release()
+        _exit_code = None
+        atexit.unregister(_at_exit)
+    if _signals is not None:
+        _signals.release()
+        _signals = None
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), LEAST_S)
+    code = 0 if _exit_code is None else _exit_code.get()
+    deadline = time.monotonic() + EXIT_S
 
 
 def _at_exit() -> None:
     for run in _runs.copy():  # each takes itself off the list
-        run._end(_code)  # noqa: SLF001 - the run's own machinery
+        run._end(code, timeout_s=_left(deadline))  # noqa: SLF001 - the run's own machinery
 
 
-def _exit(code: Any = None, /) -> NoReturn:
-    """`sys.exit`, remembering the code: no hook is told of SystemExit."""
-    global _code
-    _code = code_of(code)
-    _old_exit(code)
-
-
-def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    global _code
-    _code = exit_code_of(error)
-    _old_excepthook(kind, error, trace)
+def _flush_all(deadline: float | None = None) -> None:
+    deadline = time.monotonic() + FLUSH_S if deadline is None else deadline
     for run in _runs.copy():
-        run.flush(timeout_s=FLUSH_S)
+        run.flush(timeout_s=_left(deadline))
 
 
-def _on_signal(number: int, frame: FrameType | None) -> None:
-    old = _old_handlers.get(number, signal.SIG_DFL)
-    for run in _runs.copy():
-        if number != signal.SIGINT:
+def _on_signal(number: int, frame: FrameType | None, handler: Any) -> None:
+    deadline = time.monotonic() + FLUSH_S
+    if number != signal.SIGINT:
+        for run in _runs.copy():
             run.mark_preempting()
-        run.flush(timeout_s=FLUSH_S)
-    if callable(old):
-        old(number, frame)  # the user's handler decides; KeyboardInterrupt for SIGINT comes from here too
+    _flush_all(deadline)
+    if callable(handler):
+        handler(number, frame)  # the program's decides; KeyboardInterrupt for SIGINT comes from here too
         return
     for run in _runs.copy():
-        run._end(CODE_SIGNAL + number, timeout_s=FLUSH_S)  # noqa: SLF001 - see _at_exit
+        run._end(CODE_SIGNAL + number, timeout_s=_left(deadline))  # noqa: SLF001 - see _at_exit
+    _uninstall()  # if there are runs whose disk is too slow
     signal.signal(number, signal.SIG_DFL)  # and die of it, so that the parent sees why
     os.kill(os.getpid(), number)
 

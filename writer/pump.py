@@ -8,6 +8,7 @@ handler: no lock here is ever shared.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -33,12 +34,18 @@ YIELD_EVERY = 16
 """Rows. The thread offers the interpreter's lock after so many (0.1 ms), so that `log` never waits for a whole drain."""
 BACKLOG = 256
 """Rows. With more to do the thread offers nothing: among busy threads it gets the lock back only after 5 ms of each."""
-MAX_HANDED_OFF = 65_536
-"""Rows between `log` and the thread. More means that the thread cannot keep up, or that the disk holds it."""
+EASE_ROWS, EASE_BYTES = 1024, 4 * 1024 * 1024
+"""With so much between `log` and the thread, `log` lets the thread catch up, so that memory stays small."""
+MAX_HANDED_OFF, MAX_HANDED_OFF_BYTES = 65_536, 64 * 1024 * 1024
+"""Rows between `log` and the thread, and about what they hold. More means that the disk holds the thread up."""
+STALL_S = 0.05
+"""The thread took nothing for so long: the disk has it, or other threads have the interpreter."""
 FULL_WAIT_S = 0.1
 """How long `log` waits for room before it drops and counts."""
 WAIT_S = 30.0
 """Every wait for the disk ends here at the latest."""
+OPEN_WAIT_S = 5.0
+"""How long the start of a run waits for a disk that does not answer."""
 FINISH_RETRY_S = 5.0
 """How long `finish` keeps trying on a disk that answers with errors."""
 
@@ -51,16 +58,16 @@ _T = TypeVar("_T")
 class _Barrier:
     """Stands in the queue behind what it waits for."""
 
-    __slots__ = ("lock", "ok", "sync")
+    __slots__ = ("answered", "lock", "ok", "sync")
 
     def __init__(self, *, sync: bool) -> None:
         self.sync = sync
-        self.ok = False
+        self.ok = self.answered = False
         self.lock = threading.Lock()
         self.lock.acquire()
 
     def done(self, *, ok: bool) -> None:
-        self.ok = ok
+        self.ok, self.answered = ok, True
         with suppress(RuntimeError):  # done before
             self.lock.release()
 
@@ -94,7 +101,14 @@ class Pump:
         self._synced_at = clock.monotonic()
         self._named_directories = False
         self._stopping = False
-        self._stuck = False
+        self._stuck = False  # since the last drain somebody found no room,
+        self._stalled = False  # or saw the thread take nothing,
+        self._silent = False  # or got no answer from it
+        self._weighed = 0  # bytes: what rows hold that were weighed since the last drain began
+        self._opened = threading.Lock()
+        self._opened.acquire()
+        self.ease = EASE_ROWS
+        """Rows: with so many in the queue `log` has to ask `admit`. The larger rows are, the fewer."""
         self._failures = 0
         self._thread: threading.Thread | None = None
         self.rows_dropped = 0
@@ -105,6 +119,11 @@ class Pump:
         """Whether the last drain is over: nothing changes any more."""
 
     # -- any thread --------------------------------------------------------------------------------------------------
+
+    @property
+    def known_recorder(self) -> Recorder | None:
+        """The recorder if it has been made: its counters may be read by anybody."""
+        return self._recorder
 
     @property
     def recorder(self) -> Recorder:
@@ -119,14 +138,44 @@ class Pump:
         return self._thread is not None and self._recorder is None
 
     def start(self) -> None:
-        """Start the thread. It is a daemon: it never keeps a process alive."""
+        """Start the thread, and wait a little for it to make the log. It is a daemon: it never keeps a process alive."""
         self._thread = threading.Thread(target=self._run, name="runferry-writer", daemon=True)
         self._thread.start()
+        if not self._opened.acquire(timeout=OPEN_WAIT_S):
+            self._warn("the disk does not answer: the run begins without a log, and rows wait for it in memory")
+
+    def admit(self, row: dict[Key, Any]) -> bool:
+        """Whether a row may join a queue as long as `ease`. Lets the thread catch up first, if it does."""
+        if not self._stalled:
+            self._ease_off()
+        if len(self.queue) < self.ease:
+            return True
+        weight = sum(map(sys.getsizeof, row.values()))
+        most = MAX_HANDED_OFF if self._weighed + weight <= MAX_HANDED_OFF_BYTES else self.ease
+        if not self.make_room(most):
+            return False
+        self._weighed += weight
+        return True
+
+    def _ease_off(self) -> None:
+        waiting, enough = len(self.queue), self.ease // 2
+        deadline = self._clock.monotonic() + STALL_S
+        while waiting > enough:
+            self.wake()
+            self._clock.sleep(0.0005)
+            left, now = len(self.queue), self._clock.monotonic()
+            if left < waiting:
+                deadline = now + STALL_S
+            elif now >= deadline:
+                self._stalled = True  # more waiting would only hold up training
+                return
+            waiting = left
 
     def make_room(self, most: int) -> bool:
         """Wait a little for the thread to catch up; False if still `most` wait: then drop, and count."""
         deadline = self._clock.monotonic() + FULL_WAIT_S
         while len(self.queue) >= most:
+            self.wake()
             if self._stuck or self._clock.monotonic() >= deadline:
                 if not self._stuck:
                     self._warn(
@@ -155,7 +204,20 @@ class Pump:
         barrier = _Barrier(sync=sync)
         self.queue.append(barrier)
         self.wake()
-        return not self._too_late() and barrier.wait(timeout_s)
+        if self._too_late():
+            return False
+        settled = barrier.wait(timeout_s)
+        self._silent = self._silent or not barrier.answered
+        return settled
+
+    def settle(self, *, sync: bool) -> bool:
+        """The barrier of a single call. While the disk hangs only the first one waits, so that training goes on."""
+        if self._silent:
+            return False
+        settled = self.barrier(sync=sync)
+        if self._silent:
+            self._warn(f"the disk did not answer for {WAIT_S:.0f} s; until it does, log() does not wait for it")
+        return settled
 
     def ask(self, question: Callable[[Recorder], _T], timeout_s: float = WAIT_S) -> _T | None:
         """An answer that includes all that was handed off before; None if the thread is held up too long."""
@@ -173,7 +235,8 @@ class Pump:
         self.submit(answer)
         if self._too_late():
             return question(self.recorder)
-        barrier.wait(timeout_s)
+        barrier.wait(0.0 if self._silent else timeout_s)
+        self._silent = self._silent or not barrier.answered
         return answers[0] if answers else None
 
     def _too_late(self) -> bool:
@@ -184,6 +247,10 @@ class Pump:
         """Drain a last time and end the thread; whether it ended in time."""
         self._stopping = True
         self.wake()
+        return self.join(timeout_s)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end of the thread, which somebody told to stop; whether it came in time."""
         if self._thread is not None:
             self._thread.join(timeout_s)
             return not self._thread.is_alive()
@@ -192,6 +259,8 @@ class Pump:
     # -- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._journal.open()
+        self._opened.release()
         while not self._stopping:
             self._wake.acquire(timeout=self._interval)
             self._drain()
@@ -209,9 +278,11 @@ class Pump:
                     item(self.recorder)
 
     def _drain(self) -> None:
-        queue, recorder = self.queue, self.recorder
+        queue, recorder, journal = self.queue, self.recorder, self._journal
         row = recorder.row
         recorder.read_clocks()
+        self._weighed = 0
+        rows, size = journal.rows_taken, journal.bytes_taken
         for count in range(len(queue)):  # what comes meanwhile waits for the next turn, so that no producer starves it
             item = queue.popleft()
             try:
@@ -228,12 +299,15 @@ class Pump:
                 time.sleep(0)
         try:
             recorder.tick()
-            written = self._journal.write()
+            written = journal.write()
             synced = self._sync_if_due(written=written)
         except Exception as error:  # nothing may end this thread but the end of the run
             self._failed(error)
             written = synced = False
-        self._stuck = False
+        if journal.rows_taken > rows:
+            each = max((journal.bytes_taken - size) // (journal.rows_taken - rows), 1)
+            self.ease = max(min(EASE_ROWS, EASE_BYTES // each), 2)
+        self._stuck = self._stalled = self._silent = False
         barriers, self._barriers = self._barriers, []
         for barrier in barriers:
             barrier.done(ok=synced if barrier.sync else written)
@@ -247,13 +321,12 @@ class Pump:
             return False
         self._synced_at = now
         self.recorder.sync_files()  # what a row names is on the device before the row
-        if not written:
-            return False
-        synced = self._journal.sync()
+        synced = self._journal.sync()  # also where not all was written: what is in the file must not wait for the rest
+        if not synced and written:  # it goes to a new segment at once
+            synced = self._journal.write(now=True) and self._journal.sync()
+        synced = synced and written
         self._named_directories = self._named_directories or synced
         self.recorder.urgent = self.recorder.urgent and not synced
-        if not synced:  # the rest goes to a new segment at once
-            return self._journal.write(now=True) and self._journal.sync()
         return synced
 
     def _drain_last(self) -> None:
@@ -261,7 +334,9 @@ class Pump:
         deadline = self._clock.monotonic() + FINISH_RETRY_S
         while True:
             self._drain()
-            if (self._journal.write(now=True) and self._journal.sync()) or self._clock.monotonic() >= deadline:
+            if self._journal.write(now=True) and self._journal.sync():
+                break
+            if self._clock.monotonic() >= deadline:
                 break
             self._clock.sleep(0.1)
         self._journal.close()

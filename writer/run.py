@@ -21,7 +21,7 @@ from .identitymethods import IdentityMethods
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
 from .mappings import REMOVED, Summary
 from .metrics import MetricDefinition, define
-from .pump import MAX_HANDED_OFF, WAIT_S, Job, Pump
+from .pump import WAIT_S, Job, Pump
 from .ranks import Role
 from .report import FinishReport, say, warn_on_stderr
 from .segment import Place
@@ -67,6 +67,7 @@ class Run(IdentityMethods, FileMethods):
         self._inert = False  # disabled, or the copy in a forked child
         self._ending = threading.Lock()
         self._report: FinishReport | None = None
+        self._ending_thread: int | None = None
         self._warned: set[str] = set()
         self._capture: Subscription | None = None
         self._attendant: Attendant | None = None
@@ -111,10 +112,9 @@ class Run(IdentityMethods, FileMethods):
             self._inert = self._closed = self._pump.ended = True
             self._console.abandon()
             return
-        self._journal.open()
+        self._pump.start()
         if self._identity.hidden and not settings.silent:
             say(f"{self._identity.hidden} values of the config look like secrets and are hidden in the log")
-        self._pump.start()
         self._hand_off(lambda recorder: recorder.record(self._identity.telemetry.record()))
         lifecycle.watch(self)
         if settings.console != "off" and self._takes_rows:
@@ -155,13 +155,13 @@ class Run(IdentityMethods, FileMethods):
             row, media = checked
         if step is not None and type(step) is not int:
             step = self._checked_step(step)
-        if len(self._queue) >= MAX_HANDED_OFF and not self._pump.make_room(MAX_HANDED_OFF):
+        if len(self._queue) >= self._pump.ease and not self._pump.admit(row):
             self._pump.rows_dropped += 1
             drop_all(media)
             return
         self._hand_off((now, step, commit, row) if media is None else (now, step, commit, row, media))
         if self._waits:
-            self._pump.barrier(sync=self._settings.durability == "disk")
+            self._pump.settle(sync=self._settings.durability == "disk")
 
     def _checked_row(self, data: Any) -> tuple[dict[Any, Any], StagedRow | None] | None:
         """A row as the recorder takes it: plain values, and media whose content is in the run's directory."""
@@ -347,13 +347,19 @@ class Run(IdentityMethods, FileMethods):
     def _end(self, code: int, timeout_s: float = WAIT_S) -> FinishReport:
         if self._report is not None:
             return self._report
-        if not self._ending.acquire(blocking=False):  # another thread is at it, or this one, below a signal handler
-            return self._tally(synced=False)
+        if self._inert:
+            self._report = self._tally(synced=False)
+            return self._report
+        if not self._ending.acquire(blocking=False):
+            if self._ending_thread == threading.get_ident():  # below a signal handler, which does it in its stead
+                return self._close(code, timeout_s)
+            self._pump.join(timeout_s)
+            return self._report or self._tally(synced=False)
         try:
-            self._report = self._tally(synced=False) if self._inert else self._close(code, timeout_s)
+            self._ending_thread = threading.get_ident()
+            return self._close(code, timeout_s)
         finally:
             self._ending.release()  # Ctrl-C in the middle: the process's end goes on from here
-        return self._report
 
     def _close(self, code: int, timeout_s: float) -> FinishReport:
         if self._capture is not None:
@@ -361,12 +367,15 @@ class Run(IdentityMethods, FileMethods):
         self._console.close()
         if not self._closed:
             if self._attendant is not None:
+            self._ending_thread = None
                 self._attendant.stop()
             self._closed, self._takes_rows = True, False
             finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
             self._hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())
         ended = self._pump.stop(timeout_s)
-        report = self._tally(synced=ended and not self._journal.dirty and not self._journal.failing)
+        if self._report is not None:  # a signal handler was faster
+            return self._report
+        report = self._report = self._tally(synced=ended and not self._journal.dirty and not self._journal.failing)
         lifecycle.forget(self)
         if not report.complete:
             self._warn(f"run {self.id}: {report}")
@@ -376,7 +385,7 @@ class Run(IdentityMethods, FileMethods):
 
     def _tally(self, *, synced: bool) -> FinishReport:
         journal, pump = self._journal, self._pump
-        recorder = pump.recorder if pump.ended and not self._inert else None
+        recorder = pump.known_recorder
         waiting = sum(type(item) is tuple for item in list(self._queue))
         rows_dropped = journal.tally.rows_dropped + pump.rows_dropped + journal.rows_queued + waiting
         others_dropped = journal.tally.others_dropped + self._console.dropped + journal.others_queued
@@ -424,7 +433,7 @@ class Run(IdentityMethods, FileMethods):
         if wake:
             self._pump.wake()
         if self._waits and wait:
-            self._pump.barrier(sync=self._settings.durability == "disk")
+            self._pump.settle(sync=self._settings.durability == "disk")
 
     def _note(self, *features: int) -> None:
         """Say in the telemetry that a feature is used."""

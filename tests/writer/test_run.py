@@ -619,7 +619,7 @@ def test_a_failed_sync_moves_to_a_new_log(begin, state, tmp_path):
 def test_a_hanging_disk_holds_up_nothing(begin, monkeypatch):
     """While a write hangs `log` returns at once, the queue is bounded, drops are counted, and `finish` ends."""
     monkeypatch.setattr(pump, "MAX_HANDED_OFF", 50)
-    monkeypatch.setattr("runferry.writer.run.MAX_HANDED_OFF", 50)
+    monkeypatch.setattr(pump, "EASE_ROWS", 40)
     fs, release, warnings = FaultFS(), threading.Event(), []
     run = begin(fs=fs, warn=warnings.append)
     assert run.flush()

@@ -1,0 +1,82 @@
+"""Signals, heard before the program's own handlers, which find everything as if nobody else were there.
+
+Frameworks look at the handler that is set before they set their own: an event loop leaves Ctrl-C alone, and a trainer
+its requeueing, where somebody else's is. So while we listen, `signal.getsignal` and `signal.signal` speak of the
+program's handler, which is called after ours whether it was set before or since.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+NAMES = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
+"""What schedulers and users send, and a program may survive."""
+
+
+class Signals:
+    """Listens until released. To be made on the main thread, as Python has it for handlers."""
+
+    def __init__(self, heard: Callable[[int, FrameType | None, Any], None]) -> None:
+        """Listen.
+
+        Args:
+            heard: given the signal, the frame and the program's handler, which it has to go on to.
+        """
+        self._heard = heard
+        self._numbers = {getattr(signal, name) for name in NAMES if hasattr(signal, name)}
+        self._handlers: dict[int, Any] = {}
+        self._caught = self._catch
+        self._live = True
+        self._signal, self._getsignal = signal.signal, signal.getsignal
+        for number in self._numbers:
+            handler = self._getsignal(number)
+            # None: set by foreign code, which a Python handler could not go on to.
+            if handler is not None and handler is not signal.SIG_IGN:
+                self._handlers[number] = handler
+                self._signal(number, self._caught)
+        self._set, self._get = self._set_handler, self._get_handler
+        _replace("signal", self._set)
+        _replace("getsignal", self._get)
+
+    def release(self) -> None:
+        """Give everything back that is still ours; the handlers only on the main thread."""
+        self._live = False
+        if signal.signal is self._set:
+            _replace("signal", self._signal)
+        if signal.getsignal is self._get:
+            _replace("getsignal", self._getsignal)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number, handler in self._handlers.items():
+            if self._getsignal(number) is self._caught:
+                self._signal(number, handler)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        self._heard(number, frame, self._handlers.get(number, signal.SIG_DFL))
+
+    def _set_handler(self, signalnum: Any, handler: Any) -> Any:
+        """`signal.signal`."""
+        if not self._live or signalnum not in self._numbers:
+            return self._signal(signalnum, handler)
+        before = self._get_handler(signalnum)
+        default = not callable(handler) and handler == signal.SIG_DFL
+        if not (default or callable(handler)) or threading.current_thread() is not threading.main_thread():
+            self._signal(signalnum, handler)  # ignored from now on, or no handler at all, which raises
+        else:
+            self._handlers[int(signalnum)] = signal.SIG_DFL if default else handler
+            if self._getsignal(signalnum) is not self._caught:
+                self._signal(signalnum, self._caught)
+        return before
+
+    def _get_handler(self, signalnum: Any) -> Any:
+        """`signal.getsignal`."""
+        handler = self._getsignal(signalnum)
+        return self._handlers[int(signalnum)] if self._live and handler is self._caught else handler
+
+
+def _replace(name: str, function: Any) -> None:
+    setattr(signal, name, function)
