@@ -20,8 +20,8 @@ from .signals import Signals
 if TYPE_CHECKING:
     from .run import Run
 
-CODE_EXCEPTION, CODE_INTERRUPT, CODE_SIGNAL = 1, 255, 128
-"""Exit codes as the peer has them; a signal adds its number."""
+__all__ = ["CODE_SIGNAL", "code_of", "exit_code_of", "forget", "watch"]
+
 FLUSH_S = 5.0
 """How long a handler waits for the disk, for all runs together: a scheduler that sent a signal sends SIGKILL some
 seconds later."""
@@ -29,9 +29,6 @@ EXIT_S = 30.0
 """How long the end of the process waits for the disk, for all runs together."""
 LEAST_S = 0.1
 """What every run gets of it, however long the others took."""
-FLUSH_S = 5.0
-"""How long a handler waits for the disk: a scheduler that sent a signal sends SIGKILL some seconds later."""
-
 LOADING_S = 2.0
 """How long a fork in the first moments of a run waits for the imports of our threads."""
 
@@ -40,10 +37,10 @@ _seen: weakref.WeakSet[Run] = weakref.WeakSet()
 _exit_code: ExitCode | None = None
 _signals: Signals | None = None
 
-    global _exit_code, _signals
 
 def watch(run: Run) -> None:
     """Finish the run when the process ends, however it ends, as far as anybody can tell it."""
+    global _exit_code, _signals
     _runs.append(run)
     _seen.add(run)
     if _exit_code is None:
@@ -74,11 +71,11 @@ def _uninstall() -> None:
 
 def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), LEAST_S)
-    code = 0 if _exit_code is None else _exit_code.get()
-    deadline = time.monotonic() + EXIT_S
 
 
 def _at_exit() -> None:
+    code = 0 if _exit_code is None else _exit_code.get()
+    deadline = time.monotonic() + EXIT_S
     for run in _runs.copy():  # each takes itself off the list
         run._end(code, timeout_s=_left(deadline))  # noqa: SLF001 - the run's own machinery
 
