@@ -15,6 +15,7 @@ COMMANDS = {
     "ls": "The state of every run found.",
     "show": "What a log holds: records, rows, summary, damage.",
     "record": "Run a command: samples, console and exit code in a log, no code change.",
+    "settings": "Every setting, its value, and where it comes from.",
     "sample": "One sample of this machine's metrics as JSON.",
     "serve": "The embedded backend: the W&B protocol and a page, on one SQLite file.",
 }

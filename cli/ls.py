@@ -12,10 +12,9 @@ import click
 
 from ..logformat import GapReason, RunState, find_logs, read_records, run_id_of
 from ..sync.status import sync_state
-from .text import ago, plain_json, printable, size, stale_after_option
+from .text import PIPE_WIDTH, ago, plain_json, printable, size, stale_after_option
 
 _WIDE = 120  # columns from which on samples, sizes and paths are shown
-_PIPE_WIDTH = 250  # columns where no terminal says how wide it is: wide enough that nothing folds
 
 
 @click.command()
@@ -101,7 +100,7 @@ def _print_table(rows: Iterator[dict[str, Any]], *, count: int) -> bool:
         click.echo("no runs found")
         return False
     if not console.is_terminal:
-        console.width = _PIPE_WIDTH
+        console.width = PIPE_WIDTH
     console.print(_table(found, wide=console.width >= _WIDE, problems=damaged))
     return damaged
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+PIPE_WIDTH = 250
+"""Columns where no terminal says how wide it is: wide enough that nothing folds."""
+
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 

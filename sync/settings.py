@@ -66,18 +66,24 @@ class SyncSettings:
 
 
 def find_base_url(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> str:
-    """`RUNFERRY_BASE_URL`, `WANDB_BASE_URL`, `base_url` in the user's own settings file, else the default.
+    """`RUNFERRY_BASE_URL`, `WANDB_BASE_URL`, `base_url` in the user's own settings file, else the default."""
+    return locate_base_url(environ, home)[0]
+
+
+def locate_base_url(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> tuple[str, str]:
+    """As `find_base_url`, and where it stands: a variable, a file, or "default".
 
     A settings file beside the logs is not read: whoever wrote the logs must not choose where the key is sent.
     """
     for variable in ("RUNFERRY_BASE_URL", "WANDB_BASE_URL"):
         if environ.get(variable):
-            return environ[variable].rstrip("/")
+            return environ[variable].rstrip("/"), variable
     config_dir = environ.get("WANDB_CONFIG_DIR")
     path = (Path(config_dir) if config_dir else (home or Path.home()) / ".config" / "wandb") / "settings"
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read(path, encoding="utf-8")
     except (configparser.Error, OSError, UnicodeDecodeError):
-        return DEFAULT_BASE_URL
-    return parser.get("default", "base_url", fallback=DEFAULT_BASE_URL).rstrip("/")
+        return DEFAULT_BASE_URL, "default"
+    found = parser.get("default", "base_url", fallback="").rstrip("/")
+    return (found, str(path)) if found else (DEFAULT_BASE_URL, "default")

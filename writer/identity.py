@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import guides, records
+from .config_files import config_from_files
 from .encoding import to_json
 from .guides import Guides
 from .journal import Clock
@@ -38,7 +39,7 @@ class Identity:
 
         Args:
             settings: every setting, decided.
-            config: what `init(config=...)` was given, or None.
+            config: what `init(config=...)` was given, or None; stands over what files say.
             version: ours, for the log's header.
             clock: the time; now is the start of the run.
             changed: told of each change of the config.
@@ -66,6 +67,7 @@ class Identity:
             resume=settings.resume,
         )
         self.config = Config(changed)
+        self.config.set_all(config_from_files(settings.config_paths, lambda line: warn_once(line, line)))
         if config is not None:
             self.config.set_all(config)
         self.hidden = 0

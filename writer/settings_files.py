@@ -7,10 +7,11 @@ The peer's format: `key = value` below `[default]`, full-line comments, further 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from .bounded import read_bounded
 
 MAX_BYTES = 1 << 20
 """A settings file is a handful of lines; what is larger is something else."""
@@ -55,7 +56,7 @@ def user_files(environ: Mapping[str, str], home: Path | None) -> Iterator[Path]:
 def read_settings_file(path: Path) -> SettingsFile | None:
     """What `path` says; None if there is no such file."""
     try:
-        content = _content(path)
+        content = read_bounded(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -68,19 +69,6 @@ def read_settings_file(path: Path) -> SettingsFile | None:
     if "\0" in text:
         return SettingsFile(path, {}, _not_text(path, content, content.index(b"\0")))
     return _parsed(path, text)
-
-
-def _content(path: Path) -> bytes:
-    # A pipe would block for ever.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is no regular file")
-        content = b"" if status.st_size > MAX_BYTES else file.read(MAX_BYTES + 1)
-        if status.st_size > MAX_BYTES or len(content) > MAX_BYTES:
-            raise ValueError(f"it is larger than {MAX_BYTES} bytes")
-        return content
 
 
 def _not_text(path: Path, content: bytes, offset: int) -> str:

@@ -27,7 +27,6 @@ DEFAULT = "default"
 
 _SHOWN = 200  # characters of a wrong value that a message repeats
 _NAMED = 12  # unknown settings that a message names
-_ROOT: Setting[Any] = Resolved.__dict__["root"]
 
 
 class Given(NamedTuple):
@@ -53,6 +52,7 @@ class Problem(NamedTuple):
     """A value that its setting cannot have."""
 
     text: str
+    place: str
     in_file: bool
     """What stands in a file is passed over; elsewhere it is an error."""
 
@@ -96,7 +96,7 @@ def decide_all(
         unknown: names that were given in code and are no settings.
     """
     direct = [*_code(arguments, base), *_environment(environ)]
-    root = _decide(_ROOT, direct).value
+    root = _decide(Resolved.root, direct).value
     found = [(path, ANYWHERE) for path in user_files(environ, home)]
     found = [*((path, NOT_IN_WORKSPACE) for path in workspace_files(root)), *found]
     files = [(file, where) for path, where in found if (file := read_settings_file(path)) is not None]
@@ -166,7 +166,8 @@ def _decide(setting: Setting[Any], sources: Iterable[Source]) -> Decision:
                     return Decision(setting, value, given.place, tuple(problems))
             except Exception:  # whatever the value's type does when it is asked
                 takes = FLAG.takes if key in setting.switches else setting.kind.takes
-                problems.append(Problem(f"{given.shown}={_shown(given.value)}: {key} takes {takes}", source.is_file))
+                text = f"{given.shown}={_shown(given.value)}: {key} takes {takes}"
+                problems.append(Problem(text, given.place, source.is_file))
     value = None if setting.default is None else setting.kind.read(setting.default)
     return Decision(setting, value, DEFAULT, tuple(problems))
 

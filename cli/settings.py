@@ -1,0 +1,118 @@
+"""`runferry settings`: every setting, its value, and where it comes from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from .text import PIPE_WIDTH, plain_json, printable
+
+
+class Row(NamedTuple):
+    """One setting as it is shown."""
+
+    name: str
+    value: Any
+    source: str
+    problem: str = ""
+
+
+@click.command()
+@click.option("--dir", "folder", type=click.Path(path_type=Path), help="The folder that holds wandb (default: here).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per setting and line.")
+def command(*, folder: Path | None, as_json: bool) -> None:
+    """Show every setting, its value, and where the value comes from.
+
+    The strongest that gives one counts: an argument of `init`, its `settings=`, RUNFERRY_* and WANDB_* variables,
+    the settings files of the folder and of the user, the default. Of keys only is shown that they are set.
+
+    Exit code 2: a setting has a value that it cannot have.
+    """
+    from ..writer.report import warn_on_stderr
+    from ..writer.settings import Settings, examine
+
+    decided = examine(Settings(dir=folder))
+    rows = []
+    for setting, value, place, problems in decided.each:
+        wrong = next((problem for problem in problems if not problem.in_file), None)
+        source = "--dir" if place == "argument" else place
+        problem = "; ".join(problem.text for problem in problems)
+        rows.append(
+            Row(setting.name, None, wrong.place, problem) if wrong else Row(setting.name, value, source, problem)
+        )
+    rows = [row for row in rows if row.name != "base_url"] + [*_server(Path.home())]
+    shown = {problem.text for decision in decided.each for problem in decision.problems}
+    for warning in decided.warnings:
+        if warning not in shown:
+            warn_on_stderr(warning)
+    if as_json:
+        for row in rows:
+            click.echo(plain_json({"type": "setting", **row._asdict(), "value": _plain(row.value)}))
+    else:
+        _print_table(rows)
+    if any(row.problem for row in rows):
+        sys.exit(2)
+
+
+def _server(home: Path) -> Iterator[Row]:
+    """What a sync takes for its server and its key."""
+    from ..sync import NoCredentials, SyncSettings, UsageError
+    from ..sync.credentials import find_api_key
+    from ..sync.settings import locate_base_url
+
+    url, source = locate_base_url(home=home)
+    try:
+        SyncSettings(base_url=url)
+    except UsageError as error:
+        yield Row("base_url", None, source, str(error))
+        return
+    yield Row("base_url", url, source)
+    try:
+        key = find_api_key(url, home=home)
+    except NoCredentials as error:
+        missing = str(error).startswith("no API key")
+        yield Row("api_key", None, "default", "" if missing else str(error))
+    else:
+        yield Row("api_key", "set", key.source)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Path):
+        return os.fspath(value)
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _text(value: Any) -> str:
+    """A value as somebody would write it."""
+    if isinstance(value, (tuple, frozenset)):
+        return ", ".join(sorted(value) if isinstance(value, frozenset) else value)
+    if isinstance(value, (bool, float)):
+        return str(value).lower() if isinstance(value, bool) else f"{value:g}"
+    return "not set" if value is None else str(value)
+
+
+def _print_table(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    titles = (
+        ("setting", "value", "from", "problem") if any(row.problem for row in rows) else ("setting", "value", "from")
+    )
+    for title in titles:
+        table.add_column(title, overflow="fold", no_wrap=title == "setting")
+    for row in rows:
+        table.add_row(
+            *(Text(printable(cell)) for cell in (row.name, _text(row.value), row.source, row.problem)[: len(titles)])
+        )
+    console.print(table)
