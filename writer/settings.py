@@ -141,9 +141,13 @@ def _home(environ: Mapping[str, str] | None) -> Path | None:
 
 def new_id() -> str:
     """A run id that no seeding of random numbers repeats."""
-    number = int.from_bytes(os.urandom(16), "big")  # 128 bits on 41: the bias of the remainder is beyond measure
+    return id_of(int.from_bytes(os.urandom(16), "big"))  # 128 bits on 41: the bias of the remainder is beyond measure
+
+
+def id_of(number: int, length: int = ID_LENGTH) -> str:
+    """The run id that the last digits of a number make, of those that an id may have."""
     letters = []
-    for _ in range(ID_LENGTH):
+    for _ in range(length):
         number, digit = divmod(number, len(ID_CHARACTERS))
         letters.append(ID_CHARACTERS[digit])
     return "".join(letters)

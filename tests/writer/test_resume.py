@@ -1,0 +1,414 @@
+"""Going on with a run: what its earlier logs say, which run a restart belongs to, and what the server holds then."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from runferry.logformat import messages
+from runferry.writer import resume
+from runferry.writer.earlier import EarlierLog, logs_of, newest_logs, read_ends, stitch
+from runferry.writer.ranks import Role
+from runferry.writer.resume import ResumeError
+from runferry.writer.settings import Settings, resolve
+from support import logs
+
+NOW_S = 1_800_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def a_process_of_its_own(monkeypatch):
+    """Ids are derived as in a process that has derived none yet."""
+    monkeypatch.setattr(resume, "_derived", Counter())
+
+
+def make(root, run_id="seg", start=0.0, steps=(), exit_code=None, age=3600.0, rows_at=None, more=(), **run):
+    """A log of a run: rows of `steps` a second apart, their times from `rows_at` on; it last grew `age` s before now."""
+    stamp = time.strftime("%Y%m%d_%H%M%S", time.localtime(logs.START_S + start))
+    log = Path(root) / "wandb" / f"run-{stamp}-{run_id}" / f"run-{run_id}.wandb"
+    records = [logs.run_record(run_id, start=logs.START_S + start, **{"project": "p", **run})]
+    for number, step in enumerate(steps):
+        record = messages.Record(history=messages.HistoryRecord(step=messages.HistoryStep(num=step)))
+        runtime = (rows_at or 0) + number
+        for key, text in {"_step": f"{step}", "_runtime": f"{runtime}", "loss": "0.5"}.items():
+            record.history.item.add(nested_key=[key], value_json=text)
+        records.append(record)
+    records += more
+    if exit_code is not None:
+        exit_ = messages.RunExitRecord(exit_code=exit_code, runtime=int((rows_at or 0) + len(steps)))
+        records.append(messages.Record(exit=exit_))
+    logs.make_log(log, *records)
+    logs.set_age(log, age, now=NOW_S)
+    return log
+
+
+def begin(root, environ=None, role=Role.FULL, argv=("train.py",), agent=None, **given):
+    """Where `init` would begin."""
+    environ = environ or {}
+    settings = resolve(Settings(dir=root, **{"project": "p", **given}), None, environ)
+    return resume.begin(settings, environ, role, now_s=lambda: NOW_S, argv=argv, agent=agent)
+
+
+# -- reading earlier logs --------------------------------------------------------------------------------------------
+
+
+def test_both_ends_of_a_log_are_read(tmp_path):
+    """First and last step, the time taken, the exit, and whose log it is."""
+    log = make(tmp_path, steps=range(3, 9), exit_code=7, entity="team", resume=True)
+
+    found = read_ends(log)
+
+    assert found == EarlierLog(
+        path=log,
+        run_id="seg",
+        project="p",
+        entity="team",
+        start_ns=int(logs.START_S * 1e9),
+        resumed=True,
+        first_step=3,
+        last_step=8,
+        runtime_s=6.0,
+        exit_code=7,
+        modified_s=NOW_S - 3600,
+    )
+
+
+@pytest.mark.parametrize("noise", [0, 40_000, 400_000])
+def test_the_last_row_is_found_behind_whatever_follows_it(tmp_path, noise):
+    """Samples and output behind the last row, of many blocks, do not hide it."""
+    rest = [logs.output("x" * 997 + "\n", 5) for _ in range(noise // 1000)]
+    log = make(tmp_path, steps=range(5), more=[*rest, logs.sample(9.5)])
+
+    found = read_ends(log)
+
+    assert (found.first_step, found.last_step, found.runtime_s, found.exit_code) == (0, 4, 9.5, None)
+
+
+def test_a_row_of_a_lower_step_at_the_end_is_not_the_last_step(tmp_path):
+    """A late row does not take the run back."""
+    assert read_ends(make(tmp_path, steps=[0, 1, 2, 3, 1])).last_step == 3
+
+
+def test_a_large_log_costs_no_more_than_a_small_one(tmp_path):
+    """Of 8 MiB, less than a tenth is read."""
+    log = make(tmp_path, steps=range(60_000))
+    size = log.stat().st_size
+    before = _bytes_read()
+
+    found = read_ends(log)
+
+    assert size > 3_000_000
+    assert found.last_step == 59_999
+    if before is not None:
+        assert _bytes_read() - before < HEAD_AND_TAIL
+
+
+HEAD_AND_TAIL = 1 << 20 | 1 << 17
+"""Bytes: one read of the reader at the head, and the last blocks."""
+
+
+def _bytes_read():
+    """Bytes that this process has read so far; None where nobody counts."""
+    counters = Path("/proc/self/io")
+    return int(counters.read_text().split()[1]) if counters.exists() else None
+
+
+def test_a_log_of_output_only_is_given_up_in_the_end(tmp_path, monkeypatch):
+    """Where no row is near the end, the rest of the log is not read, and it says so."""
+    monkeypatch.setattr("runferry.writer.earlier.TAIL_BYTES", (1 << 16,))
+    log = make(tmp_path, steps=range(2), more=[logs.output("x" * 30_000, 5) for _ in range(9)])
+
+    found = read_ends(log)
+
+    assert (found.last_step, found.whole) == (None, False)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damage_costs_only_what_it_touched(tmp_path, seed):
+    """Cut anywhere or with garbage in it: what is found is what the log says, or less; nothing is raised."""
+    rng = random.Random(seed)
+    log = make(tmp_path, steps=range(2_000))
+    data = bytearray(log.read_bytes())
+    if seed % 2:
+        del data[rng.randrange(len(data)) :]
+    else:
+        start = rng.randrange(len(data))
+        data[start : start + 3_000] = rng.randbytes(min(3_000, len(data) - start))
+    log.write_bytes(data)
+
+    found = read_ends(log)
+
+    if found is not None and found.last_step is not None:
+        assert 0 <= found.first_step <= found.last_step < 2_000
+        assert found.project in {"p", None}
+        expected = max(row["_step"] for row in _rows(log))
+        assert found.last_step == expected
+
+
+def _rows(log):
+    from runferry.logformat import load
+
+    return load(log).rows
+
+
+def test_what_is_no_log_of_the_run_is_ignored(tmp_path):
+    """Links, pipes, folders, other formats, logs that say another id than their name: none is read."""
+    folder = tmp_path / "wandb"
+    real = make(tmp_path, steps=range(3))
+    places = [folder / f"run-20260101_00000{number}-seg" for number in range(6)]
+    for place in places[1:]:
+        place.mkdir()
+    places[0].symlink_to(real.parent)
+    (places[1] / "run-seg.wandb").symlink_to(real)
+    os.mkfifo(places[2] / "run-seg.wandb")
+    (places[3] / "run-seg.wandb").mkdir()
+    (places[4] / "run-seg.wandb").write_bytes(b"<html>")
+    logs.make_log(places[5] / "run-seg.wandb", logs.run_record("../../other"), logs.row(9))
+
+    found = [read_ends(path) for path in sorted(logs_of(folder, "seg"))]
+
+    assert [log.path for log in found if log is not None and log.has_begun] == [real]
+
+
+def test_names_lead_to_logs(tmp_path):
+    """A directory's name that was taken has a number behind it; an id that contains another one is another one."""
+    folder = tmp_path / "wandb"
+    for name in ("run-20260101_000000-a", "offline-run-20260101_000000-a-12", "run-20260101_000000-ab", "run-x-a"):
+        (folder / name).mkdir(parents=True)
+
+    assert {path.parent.name for path in logs_of(folder, "a")} == {
+        "run-20260101_000000-a",
+        "offline-run-20260101_000000-a-12",
+    }
+    assert {path.name for path in logs_of(folder, "a-12")} == {"run-a-12.wandb"}
+    assert logs_of(tmp_path / "nowhere", "a") == []
+    assert list(newest_logs(tmp_path / "nowhere")) == []
+
+
+def log_of(start, first, last, runtime, **more):
+    """The ends of a log, `start` seconds after the first."""
+    return EarlierLog(
+        Path(f"{start}"), "seg", "p", "", start, False, first_step=first, last_step=last, runtime_s=runtime, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("several", "last", "runtime"),
+    [
+        ([], None, 0),
+        ([log_of(0, 0, 9, 10.5)], 9, 10.5),
+        # Of the peer: each begins at step 0 and at no time.
+        ([log_of(0, 0, 9, 10), log_of(1, 0, 4, 5)], 14, 15),
+        # Of ours: steps and times go on.
+        ([log_of(0, 0, 9, 10), log_of(1, 10, 14, 15, began_at_s=10)], 14, 15),
+        # From an older checkpoint: the highest step counts.
+        ([log_of(0, 0, 9, 10), log_of(1, 6, 7, 12, began_at_s=10)], 9, 12),
+        # A node's samples, and a segment without a row.
+        ([log_of(0, 0, 9, 10), log_of(1, None, None, 3, began_at_s=10)], 9, 10),
+        ([log_of(2, 0, 4, 5), log_of(0, 0, 9, 10)], 14, 15),
+    ],
+)
+def test_the_logs_of_a_run_together(several, last, runtime):
+    """Ordered by start; steps and time as a sync stitches them."""
+    assert stitch(several) == (last, runtime)
+
+
+# -- where a run begins ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["allow", "must", "auto", True])
+def test_a_run_goes_on_behind_its_logs(tmp_path, mode):
+    """The next step and the time taken so far come from the logs of that id in the folder."""
+    make(tmp_path, steps=range(100))
+    make(tmp_path, "other", steps=range(999))
+
+    start = begin(tmp_path, id="seg", resume=mode)
+
+    assert (start.settings.run_id, start.first_step, start.runtime_s, start.continued) == ("seg", 100, 99.0, True)
+    assert start.settings.resume
+    assert start.warnings == ()
+    assert "goes on at step 100" in start.notes[0]
+
+
+@pytest.mark.parametrize("mode", ["allow", "auto"])
+def test_a_run_without_logs_begins(tmp_path, mode):
+    """Nothing is there, so nothing is said."""
+    start = begin(tmp_path, id="seg", resume=mode)
+
+    assert start == start._replace(first_step=0, runtime_s=0.0, continued=False, notes=(), warnings=())
+    assert (start.settings.run_id, start.settings.resume) == ("seg", True)
+
+
+def test_must_without_a_log_says_what_cannot_be_known(tmp_path):
+    """The run may be at a server, which is not asked: steps begin at 0, with a warning."""
+    start = begin(tmp_path, id="seg", resume="must")
+
+    assert (start.first_step, start.continued, start.settings.resume) == (0, False, True)
+    assert "cannot be asked here" in start.warnings[0]
+
+
+def test_must_needs_to_know_which_run(tmp_path):
+    """Without an id there is nothing to resume."""
+    with pytest.raises(ResumeError, match="needs the id"):
+        begin(tmp_path, resume="must")
+
+
+def test_never_refuses_a_run_that_has_a_log(tmp_path):
+    """The error names the log; without one, or without an id, the run begins."""
+    log = make(tmp_path, steps=range(3))
+
+    with pytest.raises(ResumeError, match=f"{log}.*another id"):
+        begin(tmp_path, id="seg", resume="never")
+    assert begin(tmp_path, id="new", resume="never").settings.run_id == "new"
+    assert not begin(tmp_path, resume="never").settings.resume
+
+
+def test_a_log_of_system_metrics_is_no_earlier_run(tmp_path):
+    """Another node's sampler may have begun before rank 0: `never` does not mean it."""
+    make(tmp_path, more=[logs.sample(1)])
+
+    assert begin(tmp_path, id="seg", resume="never").settings.run_id == "seg"
+    assert not begin(tmp_path, id="seg", resume="allow").continued
+
+
+def test_the_same_id_in_another_project_is_another_run(tmp_path):
+    """A sync would not put the two together, so the steps do not go on; it is said."""
+    make(tmp_path, steps=range(5), project="q")
+
+    start = begin(tmp_path, id="seg", resume="allow")
+
+    assert (start.first_step, start.continued) == (0, False)
+    assert "project 'q'" in start.warnings[0]
+
+
+def test_a_log_that_still_grows_is_named(tmp_path):
+    """Two processes may log to one run, but nobody should do so unawares; a job that was restarted has no such twin."""
+    make(tmp_path, steps=range(5), age=3)
+
+    assert "grew 3 s ago" in begin(tmp_path, id="seg", resume="allow").warnings[0]
+
+
+def test_auto_takes_up_the_last_run_that_was_cut_off(tmp_path):
+    """The newest run of the project in the folder, however it was cut off; logs without rows do not count."""
+    make(tmp_path, "old", steps=range(3))
+    make(tmp_path, "killed", 100, steps=range(5), exit_code=143)
+    make(tmp_path, "samples", 200, more=[logs.sample(1)])
+    make(tmp_path, "else", 300, steps=range(9), project="q")
+
+    start = begin(tmp_path, resume="auto")
+
+    assert (start.settings.run_id, start.first_step, start.continued) == ("killed", 5, True)
+    assert start.settings.given_id
+
+
+@pytest.mark.parametrize(("exit_code", "age"), [(0, 3600), (None, 3)])
+def test_auto_begins_anew_behind_a_run_that_finished_or_goes_on(tmp_path, exit_code, age):
+    """Also where an older run was cut off: only the last one is meant."""
+    make(tmp_path, "old", steps=range(3))
+    make(tmp_path, "last", 100, steps=range(5), exit_code=exit_code, age=age)
+
+    start = begin(tmp_path, resume="auto")
+
+    assert start.settings.run_id not in {"old", "last"}
+    assert (start.first_step, start.continued, start.settings.resume) == (0, False, False)
+
+
+def test_without_resume_nothing_is_looked_for(tmp_path, monkeypatch):
+    """The usual start of a run reads no folder."""
+    monkeypatch.setattr(resume, "logs_of", None)
+    monkeypatch.setattr(resume, "newest_logs", None)
+
+    assert begin(tmp_path, id="seg").settings.run_id == "seg"
+    assert begin(tmp_path, {"SLURM_JOB_ID": "1", "SLURM_RESTART_COUNT": "1"}).first_step == 0
+    assert begin(tmp_path, id="seg", mode="disabled", resume="must").first_step == 0
+    assert begin(tmp_path, id="seg", role=Role.NONE, resume="must").first_step == 0
+
+
+# -- restarts --------------------------------------------------------------------------------------------------------
+
+SLURM = {"SLURM_JOB_ID": "77", "SLURM_CLUSTER_NAME": "alpha"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}
+
+
+def anew():
+    """As in a new process."""
+    resume._derived.clear()
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (SLURM, SLURM | {"SLURM_RESTART_COUNT": "1"}),
+        (TORCHRUN, TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "1"}),
+        (
+            TORCHRUN | {"TORCHELASTIC_RUN_ID": "rdzv"},
+            {"TORCHELASTIC_RUN_ID": "rdzv", "TORCHELASTIC_RESTART_COUNT": "4"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", ["auto", "allow"])
+def test_a_restart_is_the_same_run(tmp_path, first, again, mode):
+    """Killed and started again by its launcher, a job goes on with its run, though nobody gave an id."""
+    before = begin(tmp_path, first, resume=mode, agent=lambda: "agent")
+    make(tmp_path, before.settings.run_id, steps=range(50), age=2)
+    anew()
+    after = begin(tmp_path, again, resume=mode, agent=lambda: "agent")
+
+    assert before.settings.run_id == after.settings.run_id
+    assert (before.first_step, after.first_step) == (0, 50)
+    assert after.warnings == ()
+
+
+def test_runs_that_share_a_job_are_different_runs(tmp_path):
+    """The second run of a process, another command line, another project, another rank that is a run of its own."""
+    starts = [
+        begin(tmp_path, SLURM, resume="auto"),
+        begin(tmp_path, SLURM, resume="auto"),
+        begin(tmp_path, SLURM, resume="auto", argv=["train.py", "--seed", "2"]),
+        begin(tmp_path, SLURM, resume="auto", project="q"),
+        begin(tmp_path, SLURM | {"RANK": "0"}, resume="auto", ranks="all"),
+        begin(tmp_path, SLURM | {"RANK": "1"}, resume="auto", ranks="all"),
+    ]
+
+    assert len({start.settings.run_id for start in starts}) == len(starts)
+
+
+def test_all_nodes_of_a_job_agree_on_the_run(tmp_path):
+    """What samples another node's metrics logs to the run of rank 0, and reads no log for it."""
+    zero = begin(tmp_path, SLURM | {"SLURM_PROCID": "0"}, resume="auto")
+    anew()
+    eight = begin(tmp_path, SLURM | {"SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, Role.SAMPLER, resume="auto")
+
+    assert zero.settings.run_id == eight.settings.run_id
+    assert eight.settings.given_id  # so it does not end the run that it shares
+
+
+def test_a_run_of_the_job_that_finished_is_not_gone_on_with(tmp_path):
+    """The same command twice in one job, without a restart between: the second is a run of its own."""
+    first = begin(tmp_path, SLURM, resume="auto")
+    make(tmp_path, first.settings.run_id, steps=range(5), exit_code=0)
+    anew()
+    second = begin(tmp_path, SLURM, resume="auto")
+
+    assert second.settings.run_id != first.settings.run_id
+    assert "has finished" in second.notes[0]
+
+
+def test_a_given_id_stands_before_a_job(tmp_path):
+    """Whoever names the run means that one."""
+    assert begin(tmp_path, SLURM, id="mine", resume="auto").settings.run_id == "mine"
+    assert begin(tmp_path, SLURM | {"WANDB_RUN_ID": "mine"}, resume="auto").settings.run_id == "mine"
+
+
+def test_the_runs_of_all_ranks_are_a_group(tmp_path):
+    """Where every process is a run, they are grouped by their job, unless a group was given."""
+    environ = SLURM | {"SLURM_NTASKS": "4"}
+
+    assert begin(tmp_path, environ, ranks="all").settings.group == "77"
+    assert begin(tmp_path, environ, ranks="all", group="mine").settings.group == "mine"
+    assert begin(tmp_path, environ).settings.group == ""
+    assert begin(tmp_path, SLURM, ranks="all").settings.group == ""
