@@ -22,7 +22,7 @@ JOIN_S = 2.0
 
 
 class Attendant:
-    """Records the environment, then samples until stopped."""
+    """Records the environment, does the run's errands, and samples until stopped."""
 
     def __init__(
         self,
@@ -34,9 +34,11 @@ class Attendant:
         label: str = "",
         pid: int | None = None,
         argv: Sequence[str] | None = None,
+        errands: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._settings, self._submit, self._start_ns, self._warn = settings, submit, start_ns, warn
         self._label = settings.label or label
+        self._errands = errands
         self._pid, self._argv = os.getpid() if pid is None else pid, argv
         self._sampler: Sampler | None = None
         self._stopped = False
@@ -50,7 +52,7 @@ class Attendant:
 
     def start(self) -> None:
         """Begin, unless the settings leave nothing to do."""
-        if self._settings.disable_meta and self._settings.disable_stats:
+        if self._settings.disable_meta and self._settings.disable_stats and not self._errands:
             return
         self._importing = True
         self._thread = threading.Thread(target=self._run, name="runferry-attendant", daemon=True)
@@ -74,21 +76,31 @@ class Attendant:
             self._importing = False
 
     def _attend(self) -> None:
+        disable_meta, disable_stats = self._settings.disable_meta, self._settings.disable_stats
+        if disable_meta and disable_stats:
+            self._do_errands()
+            return
         import uuid
 
         from ..sampler import Sampler, SamplerSettings, execution_context, hardware, load_modules
 
         settings = SamplerSettings(interval=self._settings.sample_interval, label=self._label or None, pid=self._pid)
         load_modules()
-        if not self._settings.disable_stats and not self._stopped:
+        if not disable_stats and not self._stopped:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
             self._sampler.start()
-        if not self._settings.disable_meta:
-            writer_id = str(uuid.uuid4())
+        writer_id = str(uuid.uuid4())
+        if not disable_meta:
             context = execution_context(settings, argv=self._argv, started_at_ns=self._start_ns)
             self._record(records.environment(context, writer_id))
-            self._importing = False  # a fork need not wait for the drivers of devices
+        self._do_errands()
+        self._importing = False  # a fork need not wait for the drivers of devices
+        if not disable_meta:
             self._record(records.environment(hardware(settings), writer_id))
+
+    def _do_errands(self) -> None:
+        for errand in self._errands:
+            errand()
 
     def _emit(self, sample: Sample) -> None:
         self._record(records.stats(sample.timestamp_ns, sample.values), bulk=True)
