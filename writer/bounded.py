@@ -14,13 +14,15 @@ def read_bounded(path: Path, most: int) -> bytes:
         OSError: it cannot be read.
         ValueError: it is something else than a file, or larger.
     """
-    # Opening a pipe would wait for its writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
-        status = os.fstat(descriptor)
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is no regular file")
         content = b"" if status.st_size > most else file.read(most + 1)  # a file of /proc says that its size is 0
         if status.st_size > most or len(content) > most:
             raise ValueError(f"it is larger than {most} bytes")
         return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # opening a pipe would wait for its writer

@@ -26,6 +26,7 @@ from .settings_values import FLAG, split
 DEFAULT = "default"
 
 _SHOWN = 200  # characters of a wrong value that a message repeats
+_NAME_SHOWN = 60  # characters of its name
 _NAMED = 12  # unknown settings that a message names
 
 
@@ -97,16 +98,17 @@ def decide_all(
     """
     direct = [*_code(arguments, base), *_environment(environ)]
     root = _decide(Resolved.root, direct).value
-    found = [(path, ANYWHERE) for path in user_files(environ, home)]
-    found = [*((path, NOT_IN_WORKSPACE) for path in workspace_files(root)), *found]
-    files = [(file, where) for path, where in found if (file := read_settings_file(path)) is not None]
+    scopes = {path: {ANYWHERE} for path in workspace_files(root)}
+    for path in user_files(environ, home):
+        scopes.setdefault(path, {ANYWHERE, NOT_IN_WORKSPACE})
+    files = [file for path in scopes if (file := read_settings_file(path)) is not None]
     refused: list[str] = []
-    sources = [*direct, *(_file(file, where, refused) for file, where in files)]
+    sources = [*direct, *(_file(file, scopes[file.path], refused) for file in files)]
     sources = [source for source in sources if source.values]
     each = tuple(_decide(setting, sources) for setting in SETTINGS)
     problems = [problem.text for decision in each for problem in decision.problems if problem.in_file]
     return Decisions(
-        each, (*(file.problem for file, _ in files if file.problem), *refused, *problems, *_unknown(unknown, files))
+        each, (*(file.problem for file in files if file.problem), *refused, *problems, *_unknown(unknown, files))
     )
 
 
@@ -135,7 +137,7 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Source]:
     yield Source(peers, is_text=True)
 
 
-def _file(file: SettingsFile, where: str, refused: list[str]) -> Source:
+def _file(file: SettingsFile, scopes: set[str], refused: list[str]) -> Source:
     values = {}
     for name, line in file.values.items():
         key = key_of(name)
@@ -143,7 +145,7 @@ def _file(file: SettingsFile, where: str, refused: list[str]) -> Source:
         place = f"{file.path}:{line.number}"
         if setting is None or not line.value:
             continue
-        if setting.scope in {ANYWHERE, where}:
+        if setting.scope in scopes:
             values[key] = Given(line.value, place, f"{place}: {name}")
         elif name != "base_url":  # a sync reads that itself, where it may stand
             refused.append(f"{place}: {name} is ignored: it is {setting.scope}")
@@ -179,10 +181,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _unknown(names: Iterable[str], files: Iterable[tuple[SettingsFile, str]]) -> Iterator[str]:
+def _unknown(names: Iterable[str], files: Iterable[SettingsFile]) -> Iterator[str]:
     """A line for all names that are no settings, and one for each that changes what a run is."""
     unknown: dict[str, str] = dict.fromkeys(names, "")
-    for file, _ in files:
+    for file in files:
         unknown.update({name: f" ({file.path})" for name in file.values if key_of(name) not in BY_KEY})
     for name in UNSUPPORTED:
         if name in unknown:
@@ -198,6 +200,7 @@ def _unknown(names: Iterable[str], files: Iterable[tuple[SettingsFile, str]]) ->
 def _named(name: str) -> str:
     import difflib
 
-    shown = name if name.isprintable() and len(name) <= 60 else f"{ascii(name)[:60]}..."
+    shown = name if name.isprintable() else ascii(name)
+    shown = shown if len(shown) <= _NAME_SHOWN else f"{shown[:_NAME_SHOWN]}..."
     near = difflib.get_close_matches(name, BY_KEY, n=1, cutoff=0.8)
     return f"{shown} (did you mean {near[0]}?)" if near else shown
