@@ -35,6 +35,9 @@ class FileSystem(Protocol):
     def truncate(self, fd: int, size: int) -> None:
         """Cut the file to `size` bytes."""
 
+    def name_count(self, fd: int) -> int:
+        """How many names the file has; none if it was deleted."""
+
     def sync_data(self, fd: int) -> None:
         """Return when the file's bytes and size are on the device."""
 
@@ -74,7 +77,7 @@ class RealFileSystem:
 
     def create(self, path: Path) -> int:
         """As the port says. O_APPEND, so that the next write after a truncation lands behind the last good record."""
-        return os.open(path, _APPENDING | os.O_CREAT | os.O_EXCL, 0o666)  # the umask decides who may read
+        return _above_console(os.open(path, _APPENDING | os.O_CREAT | os.O_EXCL, 0o666))  # the umask: who may read
 
     def name(self, path: Path, name: Path) -> None:
         """As the port says."""
@@ -87,6 +90,10 @@ class RealFileSystem:
     def truncate(self, fd: int, size: int) -> None:
         """As the port says."""
         os.ftruncate(fd, size)
+
+    def name_count(self, fd: int) -> int:
+        """As the port says."""
+        return os.fstat(fd).st_nlink
 
     def sync_data(self, fd: int) -> None:
         """As the port says."""
@@ -129,3 +136,15 @@ class RealFileSystem:
         except OSError:
             scratch.unlink()
             raise
+
+
+def _above_console(fd: int) -> int:
+    """The same file where nobody prints: the next file of a program that closed its standard output gets its number."""
+    if fd > 2 or os.name == "nt":
+        return fd
+    import fcntl
+
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(fd)

@@ -11,6 +11,7 @@ last good sync are kept in memory until then, and start a new segment.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -25,16 +26,20 @@ from .segment import Place, Segment, WriteError
 
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
 MAX_QUEUED_ROWS = 1_000_000
+MAX_RESERVED_BYTES = 32 * 1024 * 1024
+"""Beyond that bound, for the rare records; the last of a run is taken always."""
 SYNC_BYTES = 2 * 1024 * 1024
 """Written and not yet synced: more than this asks for a sync before its time, so that memory stays bounded."""
 BATCH_BYTES = 1024 * 1024
 """One write takes about this much."""
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 5.0
+QUIET_S = 600.0
+"""An error is named once; again only if there was none for so long."""
 
-ROW, BULK, OTHER, OPENING = "row", "bulk", "other", "opening"
+ROW, BULK, OTHER, LAST, OPENING = "row", "bulk", "other", "last", "opening"
 Entry = tuple[bytes, str]
-"""A record without its number, and what it is: a row, a sample or console output, one of the rare records that are
-never dropped, or one that every segment opens with."""
+"""A record without its number, and what it is: a row, a sample or console output, one of the rare records that have
+a reserve, the end of the run, or one that every segment opens with."""
 
 
 class Clock(Protocol):
@@ -56,11 +61,12 @@ class Tally:
     def __init__(self) -> None:
         self.rows_written = 0
         self.rows_dropped = 0
-        """Left out because the queue was full."""
+        """Left out because the queue was full, or in a log that was deleted."""
         self.others_dropped = 0
-        """Samples and console output left out for the same reason."""
+        """Other records that went the same way."""
         self.rows_unsure = 0
-        """In a file whose sync failed, and too far back to be written again: on the device or not, nobody knows."""
+        """In a file whose sync failed, and too far back to be written again: on the device or not, nobody knows. They
+        are not among those written."""
 
 
 class Journal:
@@ -99,6 +105,9 @@ class Journal:
         self._delay = FIRST_RETRY_S
         self._retry_at: float | None = None
         self._named: set[int | None] = set()
+        self._failed_at = 0.0
+        self._begun = 0  # segments
+        self._segment_rows = 0  # in the current one
         self.rows_taken = self.bytes_taken = 0
         """Of all that was ever queued: rows, and the bytes of them and of everything else."""
         self.tally = Tally()
@@ -110,14 +119,14 @@ class Journal:
     # -- taking records ----------------------------------------------------------------------------------------------
 
     def append(self, body: bytes, kind: str = OTHER) -> None:
-        """Queue one record. Beyond the bound rows, samples and console output are dropped and counted."""
-        full = self._queued_bytes >= MAX_QUEUED_BYTES or self._queued_rows >= MAX_QUEUED_ROWS
-        if full and kind is ROW:
-            self.tally.rows_dropped += 1
-            return
-        if full and kind is BULK:
-            self.tally.others_dropped += 1
-            return
+        """Queue one record. Beyond the bound it is dropped and counted: rows, samples and console output first."""
+        if self._queued_bytes >= MAX_QUEUED_BYTES or self._queued_rows >= MAX_QUEUED_ROWS:
+            if kind is ROW:
+                self.tally.rows_dropped += 1
+                return
+            if kind is BULK or (kind is OTHER and self._queued_bytes >= MAX_QUEUED_BYTES + MAX_RESERVED_BYTES):
+                self.tally.others_dropped += 1
+                return
         self._queued_rows += kind is ROW
         self._queued_bytes += len(body)
         self.rows_taken += kind is ROW
@@ -189,14 +198,17 @@ class Journal:
         except OSError as error:
             self._failed(error, f"no log can be made in {self._place.folder}")
             return False
+        except ValueError as error:  # a path that this system's encoding has no bytes for
+            self._failed(OSError(errno.EINVAL, str(error)), f"no log can be made in {self._place.folder!r}")
+            return False
         self._delay, self._retry_at = FIRST_RETRY_S, None
         return True
 
     def _begin_segment(self) -> Segment:
-        resumed = bool(self.paths)
+        resumed = self._begun > 0
         opening = [(body, OPENING) for body in self._opening(resumed)]
         self._segment = segment = Segment.create(self._fs, self._place, self._clock.time())
-        self._num = 0
+        self._num = self._segment_rows = 0
         self._queued.extendleft(reversed(opening))
         self._queued_bytes += sum(len(body) for body, _ in opening)
         if resumed:
@@ -228,6 +240,7 @@ class Journal:
         """The first `count` queued records are in the file."""
         if count and segment.path not in self.paths[-1:]:
             self.paths.append(segment.path)
+            self._begun += 1
         if count == len(self._queued):  # nearly always
             entries, self._queued = self._queued, deque()
         else:
@@ -237,6 +250,7 @@ class Journal:
         self._queued_bytes -= size
         self._queued_rows -= rows
         self.tally.rows_written += rows
+        self._segment_rows += rows
         self._unsynced.extend(entries)
         self._unsynced_bytes += size
         self._num += count
@@ -253,6 +267,9 @@ class Journal:
         if not self._dirty or self._segment is None:
             return True
         try:
+            if self._segment.deleted():
+                self._deleted()
+                return False
             self._segment.sync()
         except OSError as error:
             self._failed(error, f"{self.paths[-1]} could not be synced and is not trusted any more")
@@ -268,21 +285,36 @@ class Journal:
 
     def _distrust(self) -> None:
         """Queue again what may be lost, in front of what is waiting; the next write opens a new segment."""
+        self.tally.rows_unsure += self._rows_let_go
+        self.tally.rows_written -= self._rows_let_go + self._start_over()
+
+    def _deleted(self) -> None:
+        """Somebody deleted the log: what had been synced is gone, the rest goes to a new one."""
+        path, rows = self.paths.pop(), self._segment_rows
+        again = self._start_over()
+        self.tally.rows_written -= rows
+        self.tally.rows_dropped += rows - again
+        self._warn(f"{path} was deleted, and {rows - again} rows with it. Training goes on, and a new log is begun.")
+
+    def _start_over(self) -> int:
+        """Give up the segment and queue again what was written to it since the last good sync; how many rows."""
         if self._segment is not None:
             self._segment.abandon()
         self._segment = None
         again = [entry for entry in self._unsynced if entry[1] is not OPENING]
         rows = sum(kind is ROW for _, kind in again)
-        self._queued.extendleft(reversed(again))
-        self._queued_bytes += sum(len(body) for body, _ in again)
+        self._queued = deque([*again, *(entry for entry in self._queued if entry[1] is not OPENING)])
+        self._queued_bytes = sum(len(body) for body, _ in self._queued)
         self._queued_rows += rows
-        self.tally.rows_written -= rows
-        self.tally.rows_unsure += self._rows_let_go
-        self._queued = deque(entry for entry in self._queued if entry[1] is not OPENING)
         self._synced()
+        return rows
 
     def _failed(self, error: OSError, what: str) -> None:
-        self._retry_at = self._clock.monotonic() + self._delay
+        now = self._clock.monotonic()
+        if now - self._failed_at > QUIET_S:
+            self._named.clear()
+        self._failed_at = now
+        self._retry_at = now + self._delay
         self._delay = min(2 * self._delay, LAST_RETRY_S)
         if error.errno not in self._named:
             self._named.add(error.errno)

@@ -259,14 +259,20 @@ class Pump:
     # -- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._journal.open()
-        self._opened.release()
-        while not self._stopping:
-            self._wake.acquire(timeout=self._interval)
-            self._drain()
-        self._drain_last()
-        self.ended = True
-        self._answer_late()
+        try:
+            self._journal.open()
+            self._opened.release()
+            while not self._stopping:
+                self._wake.acquire(timeout=self._interval)
+                self._drain()
+            self._drain_last()
+        except Exception as error:  # our modules cannot be loaded, or there is no memory at all
+            self._warn(f"nothing can be written any more ({type(error).__name__}: {error}); training goes on")
+        finally:
+            self.ended = True
+            with suppress(RuntimeError):  # released before
+                self._opened.release()
+            self._answer_late()
 
     def _answer_late(self) -> None:
         """Whoever began to wait during the last drain waits no longer. Rows stay in the queue, and are counted."""

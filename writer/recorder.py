@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..logformat.constants import MAX_RECORD_SIZE
 from . import guides, records
 from .history import HistoryEncoder
-from .journal import BULK, OTHER, ROW, Clock, Journal
+from .journal import BULK, LAST, OTHER, ROW, Clock, Journal
 from .metrics import Definitions, MetricDefinition
 from .summary import SummaryState, leaves_of
 from .values import Key, Path, path_of
@@ -286,7 +286,7 @@ class Recorder:
         pending = self._pending
         if pending is not None and pending.since is not None and now - pending.since >= PENDING_MAX_S:
             self._write_pending(pending)
-        if not self.summary.dirty:
+        if not self.summary.dirty or self._journal.failing:  # rows rebuild it; on a full disk there is no end of it
             return
         if self._summary_since is None:
             self._summary_since = now
@@ -314,4 +314,4 @@ class Recorder:
         self._commit()
         self.summary.set(("_wandb", "runtime"), runtime)
         self.write_summary()
-        self.record(records.exit_(code, runtime))
+        self._journal.append(records.exit_(code, runtime), LAST)

@@ -139,6 +139,14 @@ class Segment:
             return False
         return True
 
+    def deleted(self) -> bool:
+        """Whether somebody deleted the file: what is appended to it then goes nowhere, and no call says so.
+
+        Raises:
+            OSError: it cannot be told.
+        """
+        return self._named and self._fs.name_count(self._fd) == 0
+
     def sync(self) -> None:
         """Return when every appended record is on the device, the names of a new log included.
 
@@ -163,12 +171,13 @@ class Segment:
         Raises:
             OSError: a network file system found only now that it could not keep what was written.
         """
-        self._fs.close(self._fd)
+        fd, self._fd = self._fd, -1  # never twice: a forked child must not close what took its number
+        self._fs.close(fd)
 
     def abandon(self) -> None:
         """Close without caring: in a forked child, or when the file is no longer trusted."""
         with suppress(OSError):
-            self._fs.close(self._fd)
+            self.close()
 
 
 def _unnamed(path: Path) -> Path:

@@ -38,7 +38,7 @@ class FaultFS:
         self.directories: set[Path] = {Path("/")}
         self.synced_directories: list[Path] = []
         self.links: dict[Path, str] = {}
-        self._open: dict[int, Path] = {}
+        self._open: dict[int, FakeFile] = {}
         self._next_fd = 100
 
     @property
@@ -77,19 +77,17 @@ class FaultFS:
         self._call("create")
         if path in self.files:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        self.files[path] = FakeFile()
         self._next_fd += 1
-        self._open[self._next_fd] = path
+        self.files[path] = self._open[self._next_fd] = FakeFile()
         return self._next_fd
 
     def name(self, path: Path, name: Path) -> None:
         self._call("name")
         assert name not in self.files
         self.files[name] = self.files.pop(path)
-        self._open.update({fd: name for fd, opened in self._open.items() if opened == path})
 
     def write(self, fd: int, data: memoryview) -> int:
-        file = self.files[self._open[fd]]
+        file = self._open[fd]
         try:
             self._call("write")
         except OSError:
@@ -106,10 +104,14 @@ class FaultFS:
 
     def truncate(self, fd: int, size: int) -> None:
         self._call("truncate")
-        file = self.files[self._open[fd]]
+        file = self._open[fd]
         if self.space is not None:
             self.space += len(file.data) - size
         del file.data[size:]
+
+    def name_count(self, fd: int) -> int:
+        self._call("name_count")
+        return sum(file is self._open[fd] for file in self.files.values())
 
     def sync_data(self, fd: int) -> None:
         self._call("sync_data")
@@ -120,7 +122,7 @@ class FaultFS:
         self._sync(fd)
 
     def _sync(self, fd: int) -> None:
-        file = self.files[self._open[fd]]
+        file = self._open[fd]
         file.durable = bytes(file.data)
 
     def sync_directory(self, path: Path) -> None:
