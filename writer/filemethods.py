@@ -25,6 +25,7 @@ class FileMethods:
     if TYPE_CHECKING:
 
         def _refuse(self, topic: str, text: str) -> None: ...
+        def _warn_once(self, topic: str, text: str) -> None: ...
 
     _settings: Resolved
     _identity: Identity
@@ -32,6 +33,7 @@ class FileMethods:
     _fs: FileSystem
     _warn: Callable[[str], None]
     _made_files: RunFiles | None = None
+    _recorded: set[bytes] | None = None
 
     @property
     def _files(self) -> RunFiles:
@@ -68,7 +70,15 @@ class FileMethods:
         """The media whose content could be brought into the run's directory; the others are named and left out."""
         from .media import MediaContext
 
-        context = MediaContext(self._settings.run_id, self._settings.project, self._settings.entity)
+        if self._recorded is None:
+            self._recorded = set()
+        context = MediaContext(
+            self._settings.run_id,
+            self._settings.project,
+            self._settings.entity,
+            warn=self._warn_once,
+            recorded=self._recorded,
+        )
         staged: StagedRow = {}
         for key, medium in media.items():
             try:

@@ -156,7 +156,7 @@ class Recorder:
                 self._warn_once(f"media {name}", f"{name} is left out: {type(error).__name__}: {error}")
         return row
 
-    def _land(self, name: str, medium: StagedMedia, step: str) -> dict[str, Any]:
+    def _land(self, name: str, medium: StagedMedia, step: str) -> Any:
         landing = medium.land(name, step)
         for path in landing.paths:
             self.record(records.files(path))

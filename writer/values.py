@@ -80,7 +80,7 @@ def _leaves(data: Mapping[Any, Any], above: Path, dropped: dict[str, str]) -> It
             if nested or type(value) is dict:  # a dict, or what stands as one: a histogram, a dataclass
                 yield from _leaves(value, path, dropped)
             else:
-                yield path, value
+                yield path if type(value) in PLAIN_OR_NESTED else value.where(path), value
         except (UnloggableError, RecursionError) as error:
             if nested and above:
                 raise  # too deep: at once to the top, since each level that goes on would double the work

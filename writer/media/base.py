@@ -8,15 +8,20 @@ files their names and says what stands in the row.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ..runfiles import RunFiles
+from ..values import Path, UnloggableError
+
+if TYPE_CHECKING:
+    from .content import ArtifactContents
 
 
 class Landing(NamedTuple):
     """What a landed medium leaves in the log."""
 
-    value: dict[str, Any]
+    value: dict[str, Any] | list[Any]
     """What stands under its key: plain values; nested dicts become nested keys."""
     paths: tuple[str, ...] = ()
     """Its files, relative to `files/`: one files record each, before the row."""
@@ -32,6 +37,19 @@ class MediaContext(NamedTuple):
     run_id: str
     project: str = ""
     entity: str = ""
+    warn: Callable[[str, str], None] = lambda _topic, _text: None
+    """Takes a topic and one line for the user; of each topic the first line counts."""
+    recorded: set[bytes] | None = None
+    """Records of the config that the run has already; None: not kept."""
+
+    def once(self, record: bytes) -> tuple[bytes, ...]:
+        """The record, unless the run has it: many rows say the same of the config."""
+        if self.recorded is None:
+            return (record,)
+        if record in self.recorded:
+            return ()
+        self.recorded.add(record)
+        return (record,)
 
 
 class StagedMedia(Protocol):
@@ -55,6 +73,22 @@ class StagedMedia(Protocol):
 
 class Media(ABC):
     """A value of a row, or of the summary, that stands for files."""
+
+    KIND: ClassVar[str] = ""
+    """`_type` in the log, unless `stage` says otherwise; in an artifact, the middle of the name of its JSON."""
+
+    def where(self, path: Path) -> Path:
+        """The path in the row of what was logged under `path`."""
+        return path
+
+    def cell(self, contents: ArtifactContents) -> dict[str, Any]:  # noqa: ARG002 - subclasses use it
+        """What stands for it in the JSON of a table or another artifact; its files are added to `contents`.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            UnloggableError: artifacts have no such thing.
+        """
+        raise UnloggableError(f"artifacts hold no {type(self).__name__}")
 
     @abstractmethod
     def stage(self, files: RunFiles, context: MediaContext) -> StagedMedia:

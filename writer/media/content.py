@@ -1,0 +1,180 @@
+"""Media whose content is one file: bytes made when the medium was, or a file that is brought in when it is logged."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..artifact_record import ManifestEntry, base64_md5
+from ..runfiles import RunFiles, Staged, safe_relative
+from .base import Landing, Media, MediaContext, StagedMedia
+from .names import SHOWN_DIGITS, file_name
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class Content:
+    """What one file holds. However often it is logged in one run, it lies there once."""
+
+    def __init__(self, source: bytes | Path, extension: str) -> None:
+        """`extension`: with its dot."""
+        self.source = source
+        self.extension = extension
+        self._lock = threading.Lock()
+        self._staged: StagedFile | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"source": self.source, "extension": self.extension}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]  # a copy, or one from another process, has been staged nowhere
+
+    def stage(self, files: RunFiles) -> StagedFile:
+        """Bring it into the run's directory, where it is not there yet. Raises OSError."""
+        directory = files.directory
+        with self._lock:
+            staged = self._staged
+            if staged is None or staged.directory != directory or not staged.users:
+                staged = self._staged = StagedFile(files.stage(self._current()), directory, self.extension)
+            staged.users += 1
+            return staged
+
+    def current(self) -> bytes | Path:
+        """Where to read it: its own source may be gone once it was staged."""
+        with self._lock:
+            return self._current()
+
+    def _current(self) -> bytes | Path:
+        staged = self._staged
+        if staged is None or not staged.users or isinstance(self.source, bytes):
+            return self.source
+        return staged.staged.path
+
+    def sha256(self) -> str:
+        """Of the bytes, hexadecimal. Raises OSError."""
+        source = self.current()
+        if isinstance(source, bytes):
+            return hashlib.sha256(source).hexdigest()
+        digest = hashlib.sha256()
+        with source.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+
+class StagedFile:
+    """Content in the run's directory: named by the first row that it lands in, and shared by those that follow."""
+
+    def __init__(self, staged: Staged, directory: Path, extension: str) -> None:
+        self.staged = staged
+        self.directory = directory
+        self.users = 0
+        """Rows that have it or will."""
+        self._extension = extension
+        self._path = ""
+        self._lock = threading.Lock()
+
+    def land(self, folder: str, key: str, step: str) -> tuple[str, tuple[str, ...]]:
+        """Its path relative to `files/`; again, if that is new. Raises OSError, ValueError."""
+        with self._lock:
+            if self._path:
+                return self._path, ()
+            path = f"{folder}/{file_name(key, step, self.staged.sha256, self._extension)}"
+            self.staged.place(path)
+            self._path = path
+            return path, (path,)
+
+    def drop(self) -> None:
+        """One row less has it; with the last one it goes, unless it has its name already."""
+        with self._lock:
+            if self._path:
+                return
+            self.users -= 1
+            if not self.users:
+                self.staged.drop()
+
+
+class ArtifactContents:
+    """The files of an artifact that is made of media: content lies in the run's directory, under its MD5."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self.files = files
+        self._entries: dict[str, ManifestEntry] = {}
+
+    @property
+    def entries(self) -> list[ManifestEntry]:
+        """What was added."""
+        return list(self._entries.values())
+
+    def add(self, name: str, source: bytes | Path) -> ManifestEntry:
+        """Bring a file in. Raises OSError, and ValueError for a name that leads out."""
+        path = safe_relative(name)
+        kept = self.files.keep(source)
+        entry = ManifestEntry(path, base64_md5(kept.md5), kept.size, local_path=str(kept.path))
+        self._entries[path] = entry
+        return entry
+
+    def add_reference(self, name: str, uri: str) -> ManifestEntry:
+        """Name a content that stays where it is; its digest is the URI."""
+        entry = self._entries[name] = ManifestEntry(safe_relative(name), uri, ref=uri)
+        return entry
+
+
+class FileMedia(Media):
+    """A medium that is one file."""
+
+    FOLDER: ClassVar[str]
+    """Below `files/`, and in artifacts."""
+    TYPED: ClassVar[bool] = True
+    """Whether a column of a table has a type for it."""
+
+    def __init__(self, content: Content, caption: str | None = None) -> None:
+        self._content = content
+        self.caption = caption
+        """Shown with it."""
+
+    def facts(self) -> dict[str, Any]:
+        """What stands beside the file's name in a row and in an artifact."""
+        return {} if self.caption is None else {"caption": self.caption}
+
+    def stage(self, files: RunFiles, context: MediaContext) -> StagedMedia:  # noqa: ARG002 - the port's signature
+        """As for any medium."""
+        return _StagedFileMedia(self._content.stage(files), self.FOLDER, {**self.facts(), "_type": self.KIND})
+
+    def cell(self, contents: ArtifactContents) -> dict[str, Any]:
+        """What stands for it in an artifact's JSON; its file is added to `contents`. Raises OSError."""
+        sha256 = self._content.sha256()
+        name = f"{self.FOLDER}/{sha256[:SHOWN_DIGITS]}{self._content.extension}"
+        entry = contents.add(name, self._content.current())
+        return {**self.facts(), "_type": self.KIND, "path": entry.path, "sha256": sha256}
+
+
+class _StagedFileMedia:
+    def __init__(self, file: StagedFile, folder: str, facts: dict[str, Any]) -> None:
+        self._file, self._folder, self._facts = file, folder, facts
+
+    def land(self, key: str, step: str) -> Landing:
+        path, new = self._file.land(self._folder, key, step)
+        return Landing({**self._facts, **file_facts(self._file, path)}, new)
+
+    def drop(self) -> None:
+        self._file.drop()
+
+
+def file_facts(file: StagedFile, path: str) -> dict[str, Any]:
+    """What a row says of a file."""
+    return {"path": path, "sha256": file.staged.sha256, "size": file.staged.size}
+
+
+def existing(path: str | Path) -> Path:
+    """A file that is to be logged, made absolute. Raises OSError where it cannot be opened."""
+    found = Path(path).absolute()
+    with found.open("rb"):
+        return found
+
+
+def is_reference(source: object) -> bool:
+    """Whether it is the address of something that lies elsewhere."""
+    return isinstance(source, str) and source.startswith(("http://", "https://", "s3://", "gs://"))
