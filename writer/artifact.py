@@ -1,0 +1,550 @@
+"""Artifacts: named, versioned sets of files and references, put together here and recorded by `Run.log_artifact`."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from .artifact_checks import (
+    ArtifactFinalizedError,
+    ArtifactNotLoggedError,
+    checked_aliases,
+    checked_metadata,
+    checked_name,
+    checked_tags,
+    checked_type,
+)
+from .artifact_contents import (
+    Content,
+    Manifest,
+    MemoryFile,
+    bring_home,
+    logical_path,
+    references,
+    short_name,
+    take_file,
+    walk,
+)
+from .artifact_record import ManifestEntry, base64_md5, new_client_id
+from .report import warn_on_stderr
+
+if TYPE_CHECKING:
+    from .runfiles import RunFiles
+
+_POLICIES = ("mutable", "immutable", None)
+_NEEDS_BACKEND = frozenset(
+    {
+        *("checkout", "collection", "commit_hash", "created_at", "delete", "download", "entity", "file", "file_count"),
+        *("files", "id", "link", "linked_at", "logged_by", "new_draft", "project", "qualified_name", "source_name"),
+        *("source_qualified_name", "source_version", "unlink", "updated_at", "url", "used_by", "verify"),
+    }
+)
+
+
+class Artifact:
+    """A set of files under one name, in versions. Not thread-safe.
+
+    While a run goes on, contents are copied into its directory as they are added. Without one they are hashed where
+    they lie and copied when the artifact is logged; if they changed in between, what is stored then counts.
+    """
+
+    def __init__(  # noqa: PLR0917 - the peer's signature
+        self,
+        name: str,
+        type: str,  # noqa: A002 - the peer's name
+        description: str | None = None,
+        metadata: Mapping[str, Any] | str | None = None,
+        incremental: bool = False,
+        use_as: str | None = None,  # noqa: ARG002 - has no meaning in the peer either
+    ) -> None:
+        """An empty artifact.
+
+        Args:
+            name: letters, digits, `_`, `-` and `.`, at most 128.
+            type: what it is, such as "dataset" or "model".
+            description: free text.
+            metadata: JSON values, at most 100 keys; NaN becomes null.
+            incremental: the contents are added to those of the version before.
+            use_as: ignored.
+
+        Raises:
+            ValueError: a name or type that no artifact can have, or metadata that JSON cannot hold.
+        """
+        self.name, self.type = checked_name(name), checked_type(type, name)
+        self.description = description
+        self.incremental = incremental
+        self.distributed_id: str | None = None
+        self.client_id, self.sequence_client_id = new_client_id(), new_client_id()
+        self._metadata = checked_metadata(metadata)
+        self._ttl: timedelta | None = None
+        self._aliases: list[str] = []
+        self._tags: list[str] = []
+        self._contents: dict[str, Content] = {}
+        self._objects: dict[int, tuple[Any, ManifestEntry]] = {}
+        self._final = self._logged = False
+        self._warned = False
+
+    @classmethod
+    def internal(cls, name: str, type_: str) -> Artifact:
+        """One of those that the format makes itself, of code or of a table, whose names `Artifact` refuses."""
+        artifact = cls(name, "internal")
+        artifact.type = type_
+        return artifact
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """JSON values. Changes until the artifact is logged are logged with it."""
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, metadata: Mapping[str, Any] | str | None) -> None:
+        self._metadata = checked_metadata(metadata)
+
+    @property
+    def ttl(self) -> timedelta | None:
+        """How long the version is kept; None: as long as the backend keeps such."""
+        return self._ttl
+
+    @ttl.setter
+    def ttl(self, ttl: timedelta | None) -> None:
+        if ttl is not None and ttl.total_seconds() < 1:
+            raise ValueError(f"an artifact's time to live is a second at least, not {ttl}")
+        self._ttl = ttl
+
+    @property
+    def aliases(self) -> list[str]:
+        """Names of this version; those set before it is logged are logged with it."""
+        return list(self._aliases)
+
+    @aliases.setter
+    def aliases(self, aliases: Iterable[str]) -> None:
+        self._check_open()
+        self._aliases = checked_aliases(aliases)
+
+    @property
+    def tags(self) -> list[str]:
+        """Labels of this version; those set before it is logged are logged with it."""
+        return list(self._tags)
+
+    @tags.setter
+    def tags(self, tags: Iterable[str]) -> None:
+        self._check_open()
+        self._tags = checked_tags(tags)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The contents."""
+        return Manifest(self._contents)
+
+    @property
+    def digest(self) -> str:
+        """The MD5 of names and digests, hexadecimal: equal for equal contents, here and in the peer."""
+        return self.manifest.digest()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all contents."""
+        return self.manifest.size()
+
+    @property
+    def state(self) -> str:
+        """What a backend makes of it; "PENDING" as long as there is none."""
+        return "PENDING"
+
+    @property
+    def logged(self) -> bool:
+        """Whether a run has recorded it."""
+        return self._logged
+
+    @property
+    def version(self) -> NoReturn:
+        """The backend counts versions.
+
+        Raises:
+            ArtifactNotLoggedError: always, for there is none yet.
+        """
+        self._needs_backend("version")
+
+    def is_draft(self) -> bool:
+        """Whether no backend has it yet: always, here."""
+        return True
+
+    def wait(self, timeout: float | None = None) -> Artifact:  # noqa: ARG002 - the peer's signature
+        """The artifact: there is nothing to wait for, as its contents are on the disk when it is logged."""
+        return self
+
+    def finalize(self) -> None:
+        """Let nothing be added any more."""
+        self._final = True
+
+    def save(self, project: str | None = None, settings: Any = None) -> None:
+        """Log it to the current run, or to a run of its own if there is none."""
+        from . import api
+
+        run = api.current_run()
+        if run is not None:
+            run.log_artifact(self)
+            return
+        with api.init(project=project, job_type="auto", settings=settings or {"silent": True}) as auto:
+            auto.log_artifact(self)
+
+    def __repr__(self) -> str:
+        return f"<Artifact {self.name}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _NEEDS_BACKEND:
+            self._needs_backend(name)
+        raise AttributeError(f"an artifact has no attribute {name!r}")
+
+    def _needs_backend(self, name: str) -> NoReturn:
+        raise ArtifactNotLoggedError(f"{self.name}.{name} needs a backend, and this process is offline: sync the run")
+
+    # -- filling it --------------------------------------------------------------------------------------------------
+
+    def add_file(  # noqa: PLR0917 - the peer's signature
+        self,
+        local_path: str | os.PathLike[str],
+        name: str | None = None,
+        is_tmp: bool | None = False,
+        skip_cache: bool | None = False,
+        policy: str | None = "mutable",
+        overwrite: bool = False,
+    ) -> ManifestEntry:
+        """Add a file.
+
+        Args:
+            local_path: the file.
+            name: its path in the artifact; its own name unless given.
+            is_tmp: take the name from the content instead, but for its folder and extensions.
+            skip_cache: readers need not keep a copy.
+            policy: "mutable" or "immutable" (the file will not change until the run is synced). Both get a copy, so
+                that the run's directory has everything; the setting `file_transfer="link"` makes links of them.
+            overwrite: it may replace other content of that path.
+
+        Raises:
+            ArtifactFinalizedError: the artifact was logged.
+            OSError: the file cannot be read.
+            ValueError: it is no file, its name leads out, or other content has it.
+        """
+        self._check_open(policy)
+        path = Path(local_path)
+        if not path.is_file():
+            raise ValueError(f"{os.fspath(local_path)!r} is no file")
+        name = logical_path(name or path.name)
+        failures: list[str] = []
+        entry = self._add_path(name, path, failures, skip_cache=skip_cache, overwrite=overwrite, is_tmp=is_tmp)
+        self._report(failures)
+        return entry
+
+    def add_dir(
+        self,
+        local_path: str | os.PathLike[str],
+        name: str | None = None,
+        skip_cache: bool | None = False,
+        policy: str | None = "mutable",
+        merge: bool = False,
+    ) -> None:
+        """Add the files below a folder. Links are followed; pipes, devices and links that lead nowhere are named.
+
+        Args:
+            local_path: the folder.
+            name: the folder in the artifact; its root unless given.
+            skip_cache: readers need not keep copies.
+            policy: as for `add_file`.
+            merge: files may replace other content of their paths.
+
+        Raises:
+            ArtifactFinalizedError: the artifact was logged.
+            OSError: the folder cannot be read.
+            ValueError: it is no folder, a name leads out, or other content has it.
+        """
+        self._check_open(policy)
+        root = Path(local_path)
+        if not root.is_dir():
+            raise ValueError(f"{os.fspath(local_path)!r} is no folder")
+        below = f"{logical_path(name)}/" if name else ""
+        skipped: list[str] = []
+        failures: list[str] = []
+        for path, relative in walk(root, _naming(skipped)):
+            try:
+                logical = logical_path(below + relative)
+                self._add_path(logical, path, failures, skip_cache=skip_cache, overwrite=merge)
+            except OSError as error:
+                skipped.append(f"{path}: {error.strerror or error}")
+        self._report_skipped(root, skipped)
+        self._report(failures)
+
+    @contextmanager
+    def new_file(
+        self, name: str, mode: str = "x", encoding: str | None = None, policy: str | None = "mutable"
+    ) -> Iterator[IO[Any]]:
+        """A file to be written, which is added when the block ends without an error.
+
+        It lies in the run's directory while it is written. Without a run it lies in memory, and takes 256 MiB at most.
+
+        Args:
+            name: its path in the artifact.
+            mode: "x" (new) or "w" (may replace other content), with "b" for bytes.
+            encoding: of text; UTF-8 unless given.
+            policy: as for `add_file`.
+
+        Raises:
+            ArtifactFinalizedError: the artifact was logged.
+            OSError: it cannot be written.
+            ValueError: another mode, or the name leads out or is taken.
+        """
+        self._check_open(policy)
+        logical = logical_path(name)
+        if mode.strip("bt") not in {"x", "w"}:
+            raise ValueError(f"new_file takes the modes x and w, with b for bytes, not {mode!r}")
+        if "x" in mode and logical in self._contents:
+            raise ValueError(f"{logical!r} is in the artifact already")
+        files = _current_files()
+        if files is None:
+            memory = MemoryFile()
+            file: IO[Any] = memory if "b" in mode else io.TextIOWrapper(memory, encoding or "utf-8", newline="")
+            yield file
+            file.flush()
+            self._add_bytes(logical, memory.getvalue(), overwrite="w" in mode, skip_cache=True)
+            return
+        path = files.scratch()
+        try:
+            with path.open(mode, encoding=None if "b" in mode else encoding or "utf-8") as file:
+                yield file
+            kept = files.adopt(path)
+        finally:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        entry = ManifestEntry(logical, base64_md5(kept.md5), kept.size, local_path=str(kept.path), skip_cache=True)
+        self._put(Content(entry), overwrite="w" in mode)
+
+    def add_reference(
+        self,
+        uri: str | ManifestEntry,
+        name: str | os.PathLike[str] | None = None,
+        checksum: bool = True,
+        max_objects: int | None = None,
+    ) -> list[ManifestEntry]:
+        """Refer to what stays where it is.
+
+        A `file://` URI of a folder refers to each file below it. Nothing is asked of a network: what s3, gs, http and
+        others refer to is told apart by its URI alone, and gets no size; a bucket's folder is one entry.
+
+        Args:
+            uri: what is referred to.
+            name: its path in the artifact; what the URI ends with unless given.
+            checksum: read files, so that changes of their content make a new version.
+            max_objects: files below a folder, at most.
+
+        Raises:
+            ArtifactFinalizedError: the artifact was logged.
+            OSError: a file cannot be read.
+            ValueError: it is no URI, or there is no such file.
+        """
+        self._check_open()
+        text = (uri.ref or uri.path) if isinstance(uri, ManifestEntry) else str(uri)
+        skipped: list[str] = []
+        where = None if name is None else logical_path(name)
+        entries = references(text, where, checksum=checksum, max_objects=max_objects, skipped=_naming(skipped))
+        self._report_skipped(Path(text), skipped)
+        for entry in entries:
+            self._put(Content(entry))
+        return entries
+
+    def add(self, obj: Any, name: str | os.PathLike[str], overwrite: bool = False) -> ManifestEntry:
+        """Add a medium (an image, a table): its values as JSON under `name` and an extension, and its files.
+
+        Args:
+            obj: the medium.
+            name: the path in the artifact, without the extension.
+            overwrite: it may replace other content of that path.
+
+        Raises:
+            ArtifactFinalizedError: the artifact was logged.
+            TypeError: it is no medium, or one that artifacts have not.
+        """
+        from .media import Media
+
+        self._check_open()
+        if id(obj) in self._objects:
+            return self._objects[id(obj)][1]
+        if not isinstance(obj, Media):
+            raise TypeError(f"an artifact takes tables, images and other media, not {type(obj).__name__}")
+        logical = logical_path(f"{os.fspath(name)}.{obj.KIND}.json")
+        known = self._contents.get(logical)
+        if known is not None and not overwrite:
+            return known.entry
+        values = obj.cell(_MediaContents(self))
+        entry = self._add_bytes(logical, json.dumps(values, sort_keys=True).encode(), overwrite=overwrite)
+        self._objects[id(obj)] = obj, entry  # holds the object, so that its id is nobody else's
+        return entry
+
+    def __setitem__(self, name: str, obj: Any) -> None:
+        self.add(obj, name)
+
+    def remove(self, item: str | os.PathLike[str] | ManifestEntry) -> None:
+        """Take out an entry, or all entries below a folder of the artifact.
+
+        Raises:
+            ArtifactFinalizedError: the artifact was logged.
+            FileNotFoundError: there is none.
+        """
+        self._check_open()
+        path = item.path if isinstance(item, ManifestEntry) else str(logical_path(item))
+        paths = [path] if path in self._contents else [each for each in self._contents if each.startswith(f"{path}/")]
+        if not paths:
+            raise FileNotFoundError(f"{path!r} is not in the artifact {self.name}")
+        for each in paths:
+            del self._contents[each]
+
+    def get_entry(self, name: str | os.PathLike[str]) -> ManifestEntry:
+        """The entry of a path in the artifact, or of a medium added under that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        path = logical_path(name)
+        if path in self._contents:
+            return self._contents[path].entry
+        for _, entry in self._objects.values():
+            if entry.path.startswith(f"{path}."):
+                return entry
+        raise KeyError(f"{path!r} is not in the artifact {self.name}")
+
+    get_path = get_entry
+
+    def get(self, name: str) -> Any:
+        """The medium that was added under that name; None if there is none."""
+        for obj, entry in self._objects.values():
+            if entry.path == name or entry.path.startswith(f"{name}."):
+                return obj
+        return None
+
+    __getitem__ = get
+
+    # -- for the run that logs it ------------------------------------------------------------------------------------
+
+    def contents_in(self, files: RunFiles, warn: Callable[[str], None]) -> list[ManifestEntry]:
+        """The entries with their bytes in a run's directory.
+
+        Args:
+            files: of that run.
+            warn: takes one line for the user: what could not be brought there, and what changed on the way.
+        """
+        failures: list[str] = []
+        changed: list[str] = []
+        for path, content in self._contents.items():
+            entry, same = bring_home(content, files, _failing(failures))
+            self._contents[path] = Content(entry, None if entry.local_path else content.data)
+            if not same:
+                changed.append(path)
+        if changed:
+            warn(f"artifact {self.name}: {_some(changed)} changed after being added: logged as found now")
+        self._report(failures, warn)
+        return [content.entry for content in self._contents.values()]
+
+    def mark_logged(self, aliases: list[str], tags: list[str]) -> None:
+        """The run has recorded it under these names."""
+        self._final = self._logged = True
+        self._aliases, self._tags = aliases, tags
+
+    # -- helpers -----------------------------------------------------------------------------------------------------
+
+    def _check_open(self, policy: str | None = None) -> None:
+        if policy not in _POLICIES:
+            raise ValueError(f"a policy is 'mutable' or 'immutable', not {policy!r}")
+        if self._final:
+            raise ArtifactFinalizedError(f"artifact {self.name} is logged or finalized; make another one")
+
+    def _add_path(
+        self,
+        logical: str,
+        path: Path,
+        failures: list[str],
+        *,
+        skip_cache: bool | None,
+        overwrite: bool,
+        is_tmp: bool | None = False,
+    ) -> ManifestEntry:
+        digest, size, where = take_file(path, _current_files(), _failing(failures))
+        if is_tmp:
+            logical = short_name(logical, digest)
+        entry = ManifestEntry(logical, base64_md5(digest), size, local_path=str(where), skip_cache=bool(skip_cache))
+        self._put(Content(entry), overwrite=overwrite)
+        return entry
+
+    def _add_bytes(self, logical: str, data: bytes, *, overwrite: bool, skip_cache: bool = False) -> ManifestEntry:
+        digest = hashlib.md5(data, usedforsecurity=False).digest()
+        entry = ManifestEntry(logical, base64_md5(digest), len(data), skip_cache=skip_cache)
+        files = _current_files()
+        content = Content(entry, data)
+        if files is not None:
+            with suppress(OSError):  # it stays in memory, and is tried again when the artifact is logged
+                content = Content(entry._replace(local_path=str(files.keep(data).path)))
+        self._put(content, overwrite=overwrite)
+        return content.entry
+
+    def _put(self, content: Content, *, overwrite: bool = False) -> None:
+        path = content.entry.path
+        known = self._contents.get(path)
+        if known is not None and not overwrite and known.entry.digest != content.entry.digest:
+            raise ValueError(f"{path!r} is in the artifact {self.name} already, with other content")
+        self._contents[path] = content
+
+    def _report_skipped(self, root: Path, skipped: list[str]) -> None:
+        if skipped:
+            warn_on_stderr(f"artifact {self.name}: left out of {root}: {_some(skipped)}")
+
+    def _report(self, failures: list[str], warn: Callable[[str], None] = warn_on_stderr) -> None:
+        if failures and not self._warned:
+            self._warned = True
+            warn(
+                f"artifact {self.name}: not copied into the run's directory: {_some(failures)}; the log says where that"
+                " lies instead, and a sync from another machine will not find it"
+            )
+
+
+class _MediaContents:
+    """An artifact as media see it that put their files into it."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+
+    def add(self, name: str, source: bytes | Path) -> ManifestEntry:
+        """A file; the same content may come again under its name."""
+        if isinstance(source, Path):
+            return self._artifact.add_file(source, name)
+        return self._artifact._add_bytes(logical_path(name), source, overwrite=False)  # noqa: SLF001 - of this module
+
+    def add_reference(self, name: str, uri: str) -> ManifestEntry:
+        """A content that stays where it is."""
+        return self._artifact.add_reference(uri, name, checksum=False)[0]
+
+
+def _current_files() -> RunFiles | None:
+    """Of the run that goes on in this process, if it takes files."""
+    from . import api
+
+    run = api.current_run()
+    return None if run is None else run.file_store
+
+
+def _some(names: list[str]) -> str:
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
+
+
+def _naming(skipped: list[str]) -> Callable[[Path, str], None]:
+    return lambda path, reason: skipped.append(f"{path}: {reason}")
+
+
+def _failing(failures: list[str]) -> Callable[[Path, OSError], None]:
+    return lambda path, error: failures.append(f"{path}: {error.strerror or error}")

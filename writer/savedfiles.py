@@ -1,0 +1,222 @@
+"""Files that the user has saved with the run: copied beside the log, and again when they changed.
+
+A copy gets its name under `files/` only when it is whole, so neither a reader nor a SIGKILL ever meets half a file.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from . import records
+from .artifact_contents import logical_path
+from .runfiles import RunFiles
+
+POLICIES = {"now": records.NOW, "end": records.END, "live": records.LIVE}
+REFRESH_S = 10.0
+"""How often live files are looked at."""
+_SURE_AFTER_NS = 50_000_000
+"""A file whose last change is younger than this when it is copied may change again under the same time stamp."""
+_CLOUD = ("gs://", "s3://")
+
+Stamp = tuple[int, int, int]
+"""Size, time of the last change in ns, and inode: what changes with a file's content."""
+
+
+class SaveError(ValueError):
+    """A call of `save` that cannot mean anything."""
+
+
+class Selection(NamedTuple):
+    """The files that a call of `save` names, by their paths below `files/`."""
+
+    sources: dict[str, Path]
+    present: list[str]
+    """Those that lie in the run's folder already."""
+
+
+class _Saved:
+    """One file under watch."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.policy = "now"
+        self.stamp: Stamp | None = None
+        self.lock = threading.Lock()
+        """Held while it is copied, so that an older state never replaces a newer one."""
+
+
+class SavedFiles:
+    """The saved files of one run, and the thread that looks after those which may change."""
+
+    def __init__(self, files: RunFiles, warn: Callable[[str], None], ignore: Iterable[str] = ()) -> None:
+        """Nothing is saved yet.
+
+        Args:
+            files: the run's.
+            warn: takes one line for the user.
+            ignore: patterns of paths below `files/` that are not saved.
+        """
+        self._files, self._warn, self._ignore = files, warn, tuple(ignore)
+        self._saved: dict[str, _Saved] = {}
+        self._thread: threading.Thread | None = None
+        self._end = threading.Event()
+        self._failed: set[str] = set()
+
+    # -- any thread --------------------------------------------------------------------------------------------------
+
+    def save(self, selection: Selection, policy: str) -> tuple[list[str], list[str]]:
+        """Copy files into the run's folder.
+
+        Args:
+            selection: as `select` gives it.
+            policy: "now": as they are now. "end": and once more when the run ends. "live": and whenever they changed.
+
+        Returns:
+            The paths below `files/`, sorted, and a line for each file that is not there.
+        """
+        found, failures = [path for path in selection.present if not self._ignored(path)], []
+        for path, source in selection.sources.items():
+            if self._ignored(path):
+                continue
+            entry = self._saved.setdefault(path, _Saved(source))
+            entry.source = source
+            try:
+                self._copy(path, entry)
+            except (OSError, ValueError) as error:
+                failures.append(f"{source}: {getattr(error, 'strerror', None) or error}")
+                continue
+            found.append(path)
+            entry.policy = policy
+        if policy != "now" and self._saved:
+            self._start()
+        return sorted(found), failures
+
+    def refresh(self, *, final: bool = False) -> None:
+        """Copy what changed since it was copied; with `final`, also what was to be looked at in the end only."""
+        for path, entry in list(self._saved.items()):
+            if entry.policy == "now" or (entry.policy == "end" and not final):
+                continue
+            try:
+                self._copy(path, entry)
+            except FileNotFoundError:
+                continue  # removed since: its last state stays
+            except (OSError, ValueError) as error:
+                if path not in self._failed:
+                    self._failed.add(path)
+                    reason = getattr(error, "strerror", None) or error
+                    self._warn(
+                        f"{entry.source} changed and could not be saved again ({reason}); an earlier state stays"
+                    )
+
+    def stop(self, timeout_s: float) -> None:
+        """Copy what changed a last time, for `timeout_s` seconds at most."""
+        thread = self._thread
+        if thread is None:
+            return
+        self._end.set()
+        thread.join(timeout_s)
+        if thread.is_alive():
+            self._warn(f"saved files are still being copied after {timeout_s:.0f} s: some stay as they were before")
+
+    # -- helpers -----------------------------------------------------------------------------------------------------
+
+    def _ignored(self, path: str) -> bool:
+        return any(fnmatch.fnmatch(path, pattern) for pattern in self._ignore)
+
+    def _copy(self, path: str, entry: _Saved) -> None:
+        """Bring the file's state into the run's folder unless it is there."""
+        with entry.lock:
+            status = entry.source.stat()
+            stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+            if stamp == entry.stamp:
+                return
+            target = self._files.files / path
+            if target.exists() and os.path.samestat(status, target.stat()):
+                return  # a hard link: it is the file
+            if not entry.source.is_file():
+                raise OSError("it is no file" if not entry.source.is_dir() else "it is a folder: save its files")
+            young = time.time_ns() - status.st_mtime_ns < _SURE_AFTER_NS
+            staged = self._files.stage(entry.source)
+            try:
+                staged.place(path)
+            except (OSError, ValueError):
+                staged.drop()
+                raise
+            entry.stamp = None if young else stamp
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="runferry-saver", daemon=True)
+            self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._end.wait(REFRESH_S):
+            self.refresh()
+        self.refresh(final=True)
+
+
+def select(
+    pattern: str | bytes | os.PathLike[str],
+    base: str | os.PathLike[str] | None,
+    files: Path,
+    warn: Callable[[str], None],
+    *,
+    literal: bool = False,
+) -> Selection:
+    """The files that a pattern names.
+
+    Args:
+        pattern: a path with `*`, `?` and `[]`, relative to the working directory or absolute.
+        base: the folder below which the structure is kept; the working directory for a relative pattern, and the
+            folder above the last one for an absolute one.
+        files: the run's folder.
+        warn: takes one line for the user.
+        literal: the pattern is a path, whatever characters it has.
+
+    Raises:
+        SaveError: the pattern leads out of `base`, or is all of it.
+    """
+    text = os.fsdecode(pattern)
+    if text.startswith(_CLOUD):
+        warn(f"{text} lies in a cloud, and there is no network: it is not saved")
+        return Selection({}, [])
+    path = Path(os.path.abspath(text))  # noqa: PTH100 - resolves `..` without following links, as patterns need it
+    if base is not None:
+        root = Path(os.path.abspath(base))  # noqa: PTH100 - as above
+    elif os.path.isabs(text):  # noqa: PTH117 - text may be a pattern
+        root = path.parent.parent
+    else:
+        root = Path.cwd()
+    if path == root or not path.is_relative_to(root):
+        raise SaveError(f"save: {text!r} is not below {root}; give a base_path above it")
+    relative = path.relative_to(root)
+    if not literal and relative.parts[0] == "*":
+        raise SaveError(f"save: everything below {root} would be saved; give a base_path above it")
+    found = [str(path)] if literal else sorted(glob.glob(str(path)))  # noqa: PTH207 - hidden files as the peer has them
+    matches = [Path(match) for match in found if os.path.lexists(match)]
+    inside = files.resolve()
+    sources: dict[str, Path] = {}
+    present: list[str] = []
+    for match in matches:
+        if match.resolve().is_relative_to(inside):
+            present.append(match.resolve().relative_to(inside).as_posix())
+            continue
+        try:
+            sources[logical_path(match.relative_to(root).as_posix())] = match
+        except ValueError as error:  # a name that another system takes for a path
+            warn(f"save: {match} is not saved: {error}")
+    kept = [files / relative] if literal else files.glob(str(relative))
+    for match in kept:
+        name = match.relative_to(files).as_posix()
+        if match.is_file() and name not in sources and name not in present:
+            present.append(name)
+    if not (sources or present):
+        warn(f"save: nothing is at {text!r}")
+    return Selection(sources, present)

@@ -1,0 +1,184 @@
+"""What a run saves: files of the user's, and its code. The public half of `Run` that deals with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import records
+from .encoding import to_json
+
+if TYPE_CHECKING:
+    from .artifact import Artifact
+    from .pump import Job
+    from .runfiles import RunFiles
+    from .savedfiles import SavedFiles
+    from .settings import Resolved
+
+FEATURE_SAVE = 3
+"""Telemetry's number of it."""
+
+
+class SaveMethods:
+    """Mixed into `Run`, which owns the attributes named here."""
+
+    if TYPE_CHECKING:
+
+        def _submit(self, job: Job) -> None: ...
+        def _note(self, *features: int) -> None: ...
+        def _log_refused(self) -> None: ...
+        def _refuse(self, topic: str, text: str) -> None: ...
+        def _warn_once(self, topic: str, text: str) -> None: ...
+        def _log_artifact(self, artifact: Artifact) -> Artifact: ...
+
+        @property
+        def _files(self) -> RunFiles: ...
+
+    _settings: Resolved
+    _takes_rows: bool
+    _warn: Callable[[str], None]
+    _saved: SavedFiles | None = None
+
+    def save(
+        self,
+        glob_str: str | bytes | os.PathLike[str],
+        base_path: str | os.PathLike[str] | None = None,
+        policy: str = "live",
+        glob: bool = True,
+    ) -> list[str]:
+        """Save files with the run: they are copied into its directory, and "live" and "end" ones again when it ends.
+
+        The pattern is expanded now; files that come later are not found. A file that cannot be copied is named in a
+        warning (`strict` raises).
+
+        Args:
+            glob_str: a path, which may have `*`, `?` and `[]`.
+            base_path: the folder below which the structure of folders is kept. Unless given: the working directory,
+                or, for an absolute path, the folder above the last one.
+            policy: "live": copied again every ten seconds if it changed, and when the run ends. "end": only when it
+                ends. "now": never again.
+            glob: False takes the path as it is, whatever characters it has.
+
+        Returns:
+            Where the files lie in the run's directory, sorted.
+
+        Raises:
+            ValueError: another policy, or a pattern that leads out of `base_path` or stands for all of it.
+        """
+        from .savedfiles import POLICIES, SavedFiles, select
+
+        if policy not in POLICIES:
+            raise ValueError(f"a policy is one of {', '.join(POLICIES)}, not {policy!r}")
+        if not self._takes_rows:
+            self._log_refused()
+            return []
+        try:
+            folder = self._files.files
+        except OSError as error:
+            self._refuse("save", f"save: {error.strerror or error}")
+            return []
+        selection = select(glob_str, base_path, folder, self._warn, literal=not glob)
+        if self._saved is None:
+            self._saved = SavedFiles(self._files, self._warn, self._settings.ignore_globs)
+        paths, failures = self._saved.save(selection, policy)
+        self._note(FEATURE_SAVE)
+        bodies = [records.files(path, POLICIES[policy]) for path in paths]
+        self._submit(lambda recorder: recorder.record_all(bodies, urgent=True))
+        if failures:
+            more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
+            self._refuse(f"save {failures[0]}", f"not saved: {failures[0]}{more}")
+        return [str(folder / path) for path in paths]
+
+    def log_code(
+        self,
+        root: str | os.PathLike[str] | None = ".",
+        name: str | None = None,
+        include_fn: Callable[..., bool] | None = None,
+        exclude_fn: Callable[..., bool] | None = None,
+    ) -> Artifact | None:
+        """Log the code below a folder as an artifact of type "code".
+
+        Args:
+            root: the folder.
+            name: of the artifact; made of the project and the script's path unless given.
+            include_fn: which files, asked with the path and, if it takes two arguments, with `root`; Python files,
+                `requirements.txt` and Docker's files unless given.
+            exclude_fn: which of them not; those in `wandb` and `.wandb` unless given. Files that git ignores are no
+                exception, as in the peer; the folder in which this run lies always is one.
+
+        Returns:
+            The artifact; None if there is no such file.
+        """
+        from . import codefiles
+
+        if not self._takes_rows:
+            self._log_refused()
+            return None
+        chosen = None
+        if root is not None:
+            chosen = codefiles.code_artifact(
+                Path(os.path.abspath(root)),  # noqa: PTH100 - without following links
+                name or codefiles.code_name(self._settings.project, self._script()[1]),
+                include_fn or codefiles.is_code,
+                exclude_fn or codefiles.in_log_folder,
+                self._settings.root / "wandb",
+            )
+        if chosen is None:
+            self._warn_once("code", f"log_code: no code is below {root}")
+            return None
+        self._log_artifact(chosen)
+        self._say_code_path(chosen.name)
+        return chosen
+
+    # -- helpers -----------------------------------------------------------------------------------------------------
+
+    def _script(self) -> tuple[Path | None, str]:
+        """The script, and its path in the code of the run; None and "" where there is none."""
+        from .codefiles import below_repository, main_script
+
+        given = self._settings.program
+        script = Path(given).absolute() if given else main_script()
+        return script, below_repository(script, Path.cwd(), git=not self._settings.disable_git)
+
+    def _say_code_path(self, path: str) -> None:
+        body = records.config([(("_wandb", "code_path"), to_json(path))])
+        self._submit(lambda recorder: recorder.record(body))
+
+    def _errands(self) -> list[Callable[[], None]]:
+        """What is to be saved of the run itself, away from the training thread."""
+        if not self._takes_rows:
+            return []
+        errands: list[Callable[[], None]] = []
+        if self._settings.save_code:
+            script, path = self._script()
+            if script is not None and path:
+                errands.append(lambda: self._save_script(script, f"code/{path}"))
+        if not self._settings.disable_meta:
+            errands.append(self._save_requirements)
+        return errands
+
+    def _save_script(self, script: Path, path: str) -> None:
+        if self._place(script, path):
+            self._say_code_path(path)
+
+    def _save_requirements(self) -> None:
+        from .codefiles import requirements
+
+        self._place(requirements(), "requirements.txt")
+
+    def _place(self, source: Path | bytes, path: str) -> bool:
+        try:
+            self._files.stage(source).place(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            self._warn_once(f"file {path}", f"{path} is not saved: {reason}")
+            return False
+        body = records.files(path, kind=records.WANDB)
+        self._submit(lambda recorder: recorder.record(body))
+        return True
+
+    def _stop_saving(self, timeout_s: float) -> None:
+        if self._saved is not None:
+            self._saved.stop(timeout_s)
