@@ -10,14 +10,13 @@ from typing import Any, NoReturn
 from .errors import CommError, NoRunError, UsageError
 from .mappings import Config, Summary
 from .metrics import MetricDefinition
+from .notebook import in_notebook
 from .ranks import Role, rank_of
 from .report import FinishReport, say, warn_on_stderr
 from .run import Run
 from .settings import Settings, resolve, tell
 
 _current: Run | None = None
-
-_FINISH_PREVIOUS = (True, "finish_previous")
 
 
 def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
@@ -60,8 +59,8 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         resume: true (or "allow", "must", "auto") marks the new log as one that continues the run `id`: a sync appends it
             behind the run's other logs. Steps here begin at 0 all the same, and a warning says so.
         mode: "offline", "disabled", "dryrun" or "online".
-        reinit: what to do with a current run: True or "finish_previous" finishes it, "create_new" leaves it alone, and
-            otherwise it is returned.
+        reinit: what to do with a current run: True or "finish_previous" finishes it, "create_new" leaves it alone,
+            False or "return_previous" returns it; unless given it is returned, and in a notebook finished.
         durability: "relaxed", "normal", "record" or "disk".
         console: "wrap" logs what is written to sys.stdout and sys.stderr.
         strict: raise for values that cannot be logged.
@@ -73,10 +72,6 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         UnloggableError: `config` is neither a mapping nor an object with attributes.
     """
     global _current
-    if _current is not None and not _current.finished and reinit != "create_new":
-        if reinit not in _FINISH_PREVIOUS:
-            return _current
-        _current.finish()
     arguments = Settings(
         project=project,
         entity=entity,
@@ -92,10 +87,15 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         durability=durability,
         console=console,
         strict=strict,
+        reinit=reinit,
     )
     for other, value in others.items():
         setattr(arguments, other, value)
     resolved = resolve(arguments, settings)
+    if _current is not None and not _current.finished and resolved.reinit != "create_new":
+        if resolved.reinit != "finish_previous" and not (resolved.reinit == "default" and in_notebook()):
+            return _current
+        _current.finish()
     tell(resolved, warn_on_stderr)
     role = Role.FULL if resolved.ranks == "all" else rank_of(os.environ).role
     from .. import __version__
@@ -103,13 +103,13 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
     run = Run(resolved, config, role=role, version=__version__)
     _current = run
     if not resolved.silent and not run.disabled:
-        if run.log_path:
+        if run.log_path and resolved.talks:
             say(f"logging run {run.id} to {run.log_path}")
         if resolved.resume:
             warn_on_stderr(
                 f"resume: steps begin at 0 here; a sync puts them behind those of the earlier logs of {run.id}"
             )
-        if resolved.mode == "online":
+        if resolved.mode == "online" and resolved.talks:
             say("mode online: this process logs offline; `runferry sync` on its folder sends it")
     return run
 

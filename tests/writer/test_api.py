@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
 
 import pytest
 import runferry
@@ -73,6 +74,34 @@ def test_a_second_init(init):
     assert not second.finished
     assert runferry.run is third
     second.finish()
+
+
+def test_a_second_init_where_nothing_is_said(tmp_path, monkeypatch):
+    """In a notebook the run before is finished, since its cell has run; the environment and `settings=` decide too."""
+
+    def init(**more):
+        return runferry.init(**{"dir": tmp_path, "settings": {"disable_stats": True, "disable_meta": True}, **more})
+
+    first = init()
+    assert init(settings={"reinit": "return_previous"}) is first
+    shell = type("Shell", (type("ZMQInteractiveShell", (), {}),), {})()
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    second = init()
+    assert (first.finished, second.finished) == (True, False)
+    assert init(reinit=False) is second
+    monkeypatch.setenv("WANDB_REINIT", "create_new")
+    assert init() is not second
+    assert not second.finished
+    second.finish()
+
+
+def test_quiet_leaves_warnings(tmp_path, capsys):
+    """No news of where the log is, but what has no meaning here is named."""
+    runferry.init(dir=tmp_path, quiet=True, nonsense=1, settings={"disable_stats": True, "disable_meta": True})
+    error = capsys.readouterr().err
+
+    assert "no meaning here: nonsense" in error
+    assert "logging run" not in error
 
 
 def test_settings_without_meaning_are_named_once(tmp_path, capsys):
