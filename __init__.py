@@ -59,6 +59,18 @@ if TYPE_CHECKING:
         use_model,
         watch,
     )
+    from .writer.media import plot
+    from .writer.media.audio import Audio
+    from .writer.media.histogram import Histogram
+    from .writer.media.html import Html
+    from .writer.media.image import Image
+    from .writer.media.molecule import Molecule
+    from .writer.media.object3d import Object3D, box3d
+    from .writer.media.overlays import BoundingBoxes2D, Classes, ImageMask
+    from .writer.media.plot import plot_table
+    from .writer.media.plotly import Plotly
+    from .writer.media.table import Table
+    from .writer.media.video import Video
 
     run: Run | None
     config: Config
@@ -75,22 +87,49 @@ _WHERE = {
     **dict.fromkeys(_WRITER.split(), ".writer"),
     "load": ".logformat",
     "read": ".logformat",
+    "Audio": ".writer.media.audio",
+    "BoundingBoxes2D": ".writer.media.overlays",
+    "Classes": ".writer.media.overlays",
+    "Histogram": ".writer.media.histogram",
+    "Html": ".writer.media.html",
+    "Image": ".writer.media.image",
+    "ImageMask": ".writer.media.overlays",
+    "Molecule": ".writer.media.molecule",
+    "Object3D": ".writer.media.object3d",
+    "Plotly": ".writer.media.plotly",
+    "Table": ".writer.media.table",
+    "Video": ".writer.media.video",
+    "box3d": ".writer.media.object3d",
+    "plot_table": ".writer.media.plot",
 }
 _LIVE = ("config", "run", "summary")
 
 __all__ = [
     "AlertLevel",
+    "Audio",
+    "BoundingBoxes2D",
+    "Classes",
     "CommError",
     "Config",
     "Error",
+    "Histogram",
+    "Html",
+    "Image",
+    "ImageMask",
+    "Molecule",
+    "Object3D",
+    "Plotly",
     "Run",
     "Settings",
     "Summary",
+    "Table",
     "UsageError",
+    "Video",
     "__version__",
     "agent",
     "alert",
     "attach",
+    "box3d",
     "config",
     "define_metric",
     "finish",
@@ -106,6 +145,8 @@ __all__ = [
     "login",
     "mark_preempting",
     "pin_config_keys",
+    "plot",
+    "plot_table",
     "read",
     "require",
     "restore",
@@ -131,6 +172,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(".writer.api", __name__), f"current_{name}")()
     if name == "sync":  # a folder of its own name, so the import system decides what stands here
         return importlib.import_module(".sync", __name__)
+    if name == "plot":
+        return importlib.import_module(".writer.media.plot", __name__)
     if name not in _WHERE:
         hint = "" if name.startswith("_") else "; what is not there yet stands in the README"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

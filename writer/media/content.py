@@ -100,7 +100,7 @@ class ArtifactContents:
     """The files of an artifact that is made of media: content lies in the run's directory, under its MD5."""
 
     def __init__(self, files: RunFiles) -> None:
-        self.files = files
+        self._files = files
         self._entries: dict[str, ManifestEntry] = {}
 
     @property
@@ -111,7 +111,7 @@ class ArtifactContents:
     def add(self, name: str, source: bytes | Path) -> ManifestEntry:
         """Bring a file in. Raises OSError, and ValueError for a name that leads out."""
         path = safe_relative(name)
-        kept = self.files.keep(source)
+        kept = self._files.keep(source)
         entry = ManifestEntry(path, base64_md5(kept.md5), kept.size, local_path=str(kept.path))
         self._entries[path] = entry
         return entry

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -84,22 +86,22 @@ class Video(FileMedia, Together):
 
     def stage(self, files: RunFiles, context: MediaContext) -> StagedMedia:
         """As for any medium."""
-        self._encode(files)
+        if self._frames is not None:
+            self._encode(files.directory / "tmp")
         return super().stage(files, context)
 
     def cell(self, contents: ArtifactContents) -> dict[str, Any]:
         """As for any medium."""
-        self._encode(contents.files)
+        if self._frames is not None:  # an artifact may be made without a run, and so without a directory
+            with tempfile.TemporaryDirectory() as folder:
+                self._encode(Path(folder))
         return super().cell(contents)
 
-    def _encode(self, files: RunFiles) -> None:
-        """Encode what needs a file to be encoded into: one in the run's directory, because there is no other place."""
-        if self._frames is None:
-            return
+    def _encode(self, folder: Path) -> None:
+        """Encode what can be encoded into a file only."""
         encoder = library(_ENCODER, f"Video of an array as {self._format}", "moviepy")
-        folder = files.directory / "tmp"
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{id(self):x}.{self._format}"
+        path = folder / f"{os.urandom(8).hex()}.{self._format}"
         try:
             clip = encoder.ImageSequenceClip(list(self._frames), fps=self._fps)
             clip.write_videofile(str(path), logger=None)
