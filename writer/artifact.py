@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 from .artifact_checks import (
     ArtifactFinalizedError,
@@ -36,6 +36,7 @@ from .artifact_record import ManifestEntry, base64_md5, new_client_id
 from .report import warn_on_stderr
 
 if TYPE_CHECKING:
+    from .media.content import ArtifactContents
     from .runfiles import RunFiles
 
 _POLICIES = ("mutable", "immutable", None)
@@ -383,7 +384,7 @@ class Artifact:
         known = self._contents.get(logical)
         if known is not None and not overwrite:
             return known.entry
-        values = obj.cell(_MediaContents(self))
+        values = obj.cell(cast("ArtifactContents", _MediaContents(self)))
         entry = self._add_bytes(logical, json.dumps(values, sort_keys=True).encode(), overwrite=overwrite)
         self._objects[id(obj)] = obj, entry  # holds the object, so that its id is nobody else's
         return entry

@@ -16,6 +16,7 @@ from .attendant import Attendant
 from .console import ConsoleLog, Subscription, capture
 from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
+from .guides import Guides
 from .identity import Identity
 from .identitymethods import IdentityMethods
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
@@ -24,13 +25,14 @@ from .metrics import MetricDefinition, define
 from .pump import WAIT_S, Job, Pump
 from .ranks import Role
 from .report import FinishReport, say, warn_on_stderr
+from .savemethods import SaveMethods
 from .segment import Place
 from .settings import Resolved
 from .values import NAMES, PLAIN, PLAIN_OR_NESTED, UnloggableError, flatten, plain
 from .values import Path as KeyPath
 
 
-class Run(IdentityMethods, FileMethods):
+class Run(IdentityMethods, FileMethods, SaveMethods):
     """One run. Its methods may be called from any thread; in a forked child they do nothing."""
 
     def __init__(
@@ -66,14 +68,21 @@ class Run(IdentityMethods, FileMethods):
         self._closed = False
         self._inert = False  # disabled, or the copy in a forked child
         self._ending = threading.Lock()
-        self._report: FinishReport | None = None
         self._ending_thread: int | None = None
+        self._report: FinishReport | None = None
         self._warned: set[str] = set()
         self._capture: Subscription | None = None
         self._attendant: Attendant | None = None
         start_s = clock.monotonic()
+        watch = Guides(self._warn_once) if settings.log_guides else None
         self._identity = Identity(
-            settings, config, version=version, clock=clock, changed=self._config_changed, warn_once=self._warn_once
+            settings,
+            config,
+            version=version,
+            clock=clock,
+            changed=self._config_changed,
+            warn_once=self._warn_once,
+            watch=watch,
         )
         self.summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
@@ -94,6 +103,7 @@ class Run(IdentityMethods, FileMethods):
                 hold_steps=held,
                 note=self._note,
                 sync_files=self._sync_files,
+                watch=watch,
             )
 
         self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn)
@@ -121,8 +131,9 @@ class Run(IdentityMethods, FileMethods):
             self._capture = capture(settings.console, self._console, self._warn)
         info = self._identity.info
         label = info.host if role is Role.SAMPLER else ""  # keeps the nodes of one run apart
+        errands = self._errands()
         self._attendant = Attendant(
-            settings, self._pump.submit, info.start_ns, self._warn, label=label, pid=pid, argv=argv
+            settings, self._pump.submit, info.start_ns, self._warn, label=label, pid=pid, argv=argv, errands=errands
         )
         self._attendant.start()
 
@@ -256,12 +267,13 @@ class Run(IdentityMethods, FileMethods):
         """Note that the scheduler is about to stop the process. Never waits, so that signal handlers may call it."""
         self._submit(lambda recorder: recorder.record(records.preempting(), urgent=True), wait=False)
 
-    def console(self, stream: str, text: str) -> None:
+    def console(self, stream: str, text: str | bytes) -> None:
         """Log console output.
 
         Args:
             stream: "stdout" or "stderr".
-            text: as it was written: parts of lines, carriage returns and escape sequences included.
+            text: as it was written: parts of lines, carriage returns and escape sequences included. Bytes are UTF-8,
+                and may end in the middle of a character.
         """
         self._console.add(stream, text)
 
@@ -359,6 +371,7 @@ class Run(IdentityMethods, FileMethods):
             self._ending_thread = threading.get_ident()
             return self._close(code, timeout_s)
         finally:
+            self._ending_thread = None
             self._ending.release()  # Ctrl-C in the middle: the process's end goes on from here
 
     def _close(self, code: int, timeout_s: float) -> FinishReport:
@@ -367,8 +380,8 @@ class Run(IdentityMethods, FileMethods):
         self._console.close()
         if not self._closed:
             if self._attendant is not None:
-            self._ending_thread = None
                 self._attendant.stop()
+            self._stop_saving(timeout_s / 2)
             self._closed, self._takes_rows = True, False
             finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
             self._hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())

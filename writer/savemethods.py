@@ -8,37 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import records
+from .artifactmethods import ArtifactMethods
 from .encoding import to_json
 
 if TYPE_CHECKING:
     from .artifact import Artifact
-    from .pump import Job
-    from .runfiles import RunFiles
     from .savedfiles import SavedFiles
-    from .settings import Resolved
 
 FEATURE_SAVE = 3
 """Telemetry's number of it."""
 
 
-class SaveMethods:
+class SaveMethods(ArtifactMethods):
     """Mixed into `Run`, which owns the attributes named here."""
 
     if TYPE_CHECKING:
 
-        def _submit(self, job: Job) -> None: ...
-        def _note(self, *features: int) -> None: ...
-        def _log_refused(self) -> None: ...
         def _refuse(self, topic: str, text: str) -> None: ...
-        def _warn_once(self, topic: str, text: str) -> None: ...
-        def _log_artifact(self, artifact: Artifact) -> Artifact: ...
 
-        @property
-        def _files(self) -> RunFiles: ...
-
-    _settings: Resolved
-    _takes_rows: bool
-    _warn: Callable[[str], None]
     _saved: SavedFiles | None = None
 
     def save(
