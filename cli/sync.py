@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -12,7 +14,9 @@ import click
 from .text import plain_json, printable
 
 if TYPE_CHECKING:
-    from ..sync import Event
+    from ..sync import Event, Report, SyncSettings
+    from ..sync.report import Reporter
+    from ..sync.watch import Watching
 
 
 @click.command(name="sync", context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,8 +41,22 @@ if TYPE_CHECKING:
 )
 @click.option("--include-synced", is_flag=True, help="Also logs marked as synced; lines go to the same places again.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent; contact nobody.")
+@click.option("--watch", "watches", is_flag=True, help="Go on while the runs do, and send what they log as it comes.")
+@click.option("--interval", type=float, metavar="SECONDS", help="With --watch: between two looks.  [default: 1]")
+@click.option("--idle", type=float, metavar="SECONDS", help="With --watch: end when nothing has grown for so long.")
+@click.option("--writer", type=int, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, each with a `type`.")
-def command(paths: tuple[Path, ...], *, as_json: bool, base_url: str | None, **options: Any) -> None:
+def command(
+    paths: tuple[Path, ...],
+    *,
+    as_json: bool,
+    base_url: str | None,
+    watches: bool,
+    interval: float | None,
+    idle: float | None,
+    writer: int | None,
+    **options: Any,
+) -> None:
     """Replay logs to a backend; safe to stop and to repeat.
 
     PATHS are logs (run-ID.wandb), run directories, wandb directories, or any tree of them; ./wandb by default. Only
@@ -46,6 +64,10 @@ def command(paths: tuple[Path, ...], *, as_json: bool, base_url: str | None, **o
     the log: cursor, lock and the marker that says that everything arrived.
 
     The API key comes from RUNFERRY_API_KEY, WANDB_API_KEY, or netrc.
+
+    With --watch it goes on: new rows and new runs are picked up within two seconds. It ends when every run named has
+    ended, or has not grown for --stale-after. Below a folder of runs, where new ones may appear, it ends after --idle
+    seconds without growth, or when it is interrupted.
 
     \b
     Verdict of each log
@@ -67,17 +89,39 @@ def command(paths: tuple[Path, ...], *, as_json: bool, base_url: str | None, **o
     from ..sync import NoCredentials, SyncSettings, UsageError, sync
     from ..sync.settings import find_base_url
 
+    if not watches and (interval, idle) != (None, None):
+        raise click.UsageError("--interval and --idle go with --watch")
     if not paths and not Path("wandb").exists():
         raise click.ClickException("no wandb directory here: name a log, a run directory, or a folder of them")
     show: Any = _JsonLines() if as_json else _Terminal() if sys.stderr.isatty() else _PlainLines()
     try:
         settings = SyncSettings(base_url=base_url or find_base_url(), **options)
-        report = sync(paths or (Path("wandb"),), settings, reporter=show)
+        if watches:
+            report = _watch(paths or (Path("wandb"),), settings, _watching(interval, idle, writer), show)
+        else:
+            report = sync(paths or (Path("wandb"),), settings, reporter=show)
     except (NoCredentials, UsageError) as error:
         raise click.ClickException(str(error)) from None  # as clear without the usage line
     finally:
         show.close()
     raise click.exceptions.Exit(report.exit_code)
+
+
+def _watch(paths: tuple[Path, ...], settings: SyncSettings, watching: Watching, show: Reporter) -> Report:
+    from ..sync.watch import watch
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in good order
+    return watch(paths, settings, watching, reporter=show)
+
+
+def _watching(interval: float | None, idle: float | None, writer: int | None) -> Watching:
+    from ..sync.watch import INTERVAL_S, Watching
+
+    # The writer began this process, and is its parent as long as it lives, whatever process gets its number later.
+    is_told = writer is not None and os.name == "posix"
+    return Watching(
+        INTERVAL_S if interval is None else interval, idle, (lambda: os.getppid() == writer) if is_told else None
+    )
 
 
 class _JsonLines:

@@ -439,7 +439,9 @@ class RunReplay:
         return reports
 
     def _exit_code(self, segment: Segment) -> int | None:
-        return segment.facts.exit_code if segment.facts is not None else segment.position.exit_code
+        if segment.facts is not None:
+            return segment.facts.exit_code
+        return segment.cursor.exit_code if segment.cursor is not None else None
 
     def _lost_for_good(self, segment: Segment) -> bool:
         """Whether something is missing that no later sync can bring."""
@@ -466,6 +468,7 @@ class RunReplay:
             missing=tuple(segment.missing),
             try_again=try_again,
             credentials=credentials,
+            ended=segment is not self.segments[-1] or self._exit_code(segment) is not None,
         )
 
 

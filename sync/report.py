@@ -110,6 +110,8 @@ class RunReport(Event):
     """Nothing but time stands in the way: no answer from the server, or another sync holds the log."""
     credentials: bool = False
     """The server did not know the key."""
+    ended: bool = False
+    """The log has its exit record, or a later log of its run goes on where it stopped: it will not grow."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,385 @@
+"""Following runs that are still being written: sync passes, each over the logs that have grown since the one before.
+
+The logs are found and looked at again and again (names and sizes: it works on network file systems, which announce
+nothing), and a log that has not grown costs nothing else: it is not opened, and nothing is asked of the server for it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..logformat import find_logs
+from .clock import Clock
+from .credentials import ApiKey, find_api_key
+from .engine import sync
+from .plan import LogHead, group, read_head
+from .report import Event, Finished, Paused, Planned, Report, Reporter, Retrying, RunReport, Started, Verdict, silent
+from .session import Session
+from .settings import SyncSettings, UsageError, find_base_url
+from .transport import Transport
+
+INTERVAL_S = 1.0
+"""Seconds between two looks, so that a new row is on its way within two seconds."""
+REST = 4
+"""A round is followed by a rest of so many times the CPU time that it took: a watch takes a fifth of a core at most."""
+FIRST_RETRY_S, LAST_RETRY_S = 5.0, 60.0
+
+_NEVER = float("inf")
+Identity = tuple[int, int]
+"""Device and inode: a log that is moved stays the same log."""
+
+
+@dataclass(frozen=True)
+class Watching:
+    """How a watch goes on and when it ends. Times in seconds."""
+
+    interval: float = INTERVAL_S
+    idle: float | None = None
+    """End when nothing has grown for so long; None: not for that reason."""
+    writer_lives: Callable[[], bool] | None = None
+    """Whether the process that writes the logs is there, where that is known: it decides then, and not their age,
+    whether a log without an end may grow."""
+
+    def __post_init__(self) -> None:
+        if not 0.1 <= self.interval <= 3600:
+            raise UsageError("interval: 0.1 to 3600 seconds")
+        if self.idle is not None and not self.idle >= 0:  # NaN is not
+            raise UsageError("idle: a time is negative or no number")
+
+
+@dataclass(eq=False)
+class _Log:
+    """One log: how it looked at last, and what became of it. Times are monotonic seconds."""
+
+    path: Path
+    looks: tuple[int, int]
+    """Size in bytes and time of the last change in ns, as just seen."""
+    modified: float
+    """Epoch seconds of the last change."""
+    sent: tuple[int, int] | None = None
+    """How it looked before the last pass that it was in."""
+    head: LogHead | None = None
+    report: RunReport | None = None
+    waits: bool = True
+    """Whether something is still expected of it: rows, an end, or a better moment to send."""
+    not_before: float = 0.0
+    """After a failure it rests, also when it grows."""
+    again_at: float = _NEVER
+    """It is due then though it has not grown."""
+    failures: int = 0
+
+    def is_due(self, now: float) -> bool:
+        """Whether a pass would find something to do."""
+        return (self.looks != self.sent and now >= self.not_before) or now >= self.again_at
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing happens to it any more unless it grows."""
+        return self.sent == self.looks and not self.waits
+
+
+class _News:
+    """Tells each thing once: a verdict when it changes, a wait when it begins."""
+
+    def __init__(self, told: Reporter) -> None:
+        self.tell = told
+        self._begun: set[str] = set()
+        self._waits: set[tuple[str, str]] = set()
+        self._last: dict[str, tuple[object, ...]] = {}
+        self._sent: dict[str, tuple[int, int]] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Pass on an event of a pass, or keep it."""
+        if isinstance(event, RunReport):
+            self._verdict(event)
+        elif isinstance(event, (Retrying, Paused)):
+            wait = (event.what, event.reason)
+            if wait not in self._waits:
+                self._waits.add(wait)
+                self.tell(event)
+        elif isinstance(event, Started):
+            if event.log not in self._begun:
+                self._begun.add(event.log)
+                self.tell(event)
+        elif not isinstance(event, (Planned, Finished)):
+            self.tell(event)
+
+    def _verdict(self, report: RunReport) -> None:
+        rows, files = self._sent.get(report.log, (0, 0))
+        sent = self._sent[report.log] = (rows + report.rows_sent, files + report.files_sent)
+        # How long a server has been silent changes with every attempt, what to do does not.
+        says = (report.verdict, report.try_again) if report.try_again else (report.verdict, report.reason)
+        if not report.try_again:
+            self._waits.clear()
+        if self._last.get(report.log) != says:
+            self._last[report.log] = says
+            self._begun.add(report.log)
+            self.tell(replace(report, rows_sent=sent[0], files_sent=sent[1]))
+
+    def total(self, report: RunReport) -> RunReport:
+        """A report with what all passes sent."""
+        rows, files = self._sent.get(report.log, (report.rows_sent, report.files_sent))
+        return replace(report, rows_sent=rows, files_sent=files)
+
+
+def watch(
+    paths: Iterable[str | os.PathLike[str]] = ("wandb",),
+    settings: SyncSettings | None = None,
+    watching: Watching | None = None,
+    *,
+    reporter: Reporter | None = None,
+    key: ApiKey | None = None,
+    transport: Transport | None = None,
+    clock: Clock | None = None,
+    cpu: Callable[[], float] = time.process_time,
+) -> Report:
+    """Keep the backend up with the logs below `paths` until they have ended.
+
+    Where all paths are logs or run directories, it ends when each log has its exit record, or its run is found dead, and
+    all that can be sent is sent. Below any other folder new runs may appear, so it goes on until nothing has grown for
+    `watching.idle` seconds, or until it is interrupted; a first interrupt while it waits gets a last pass.
+
+    Args:
+        paths: as `sync` takes them.
+        settings: as `sync` takes them. The same holds for the next ones.
+        watching: how often it looks, and when it ends.
+        reporter: called with each event, but for those that say nothing new.
+        key: None looks it up.
+        transport: how requests are sent.
+        clock: the time.
+        cpu: seconds of CPU time that this process has taken.
+
+    Raises:
+        UsageError: a path does not exist, or a setting cannot be followed.
+        NoCredentials: there is no API key.
+    """
+    settings = settings or SyncSettings(base_url=find_base_url())
+    if settings.dry_run:
+        raise UsageError("a watch sends what it finds: it cannot be a dry run")
+    session = Session(transport, clock)
+    try:
+        return _Watch(
+            [Path(path) for path in paths],
+            settings,
+            watching or Watching(),
+            _News(reporter or silent),
+            key or find_api_key(settings.base_url),
+            session,
+            cpu,
+        ).run()
+    finally:
+        session.close()
+
+
+class _Watch:
+    """One watch. Belongs to one thread."""
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        paths: list[Path],
+        settings: SyncSettings,
+        watching: Watching,
+        news: _News,
+        key: ApiKey,
+        session: Session,
+        cpu: Callable[[], float],
+    ) -> None:
+        self._paths, self._settings, self._watching = paths, settings, watching
+        self._news, self._key, self._session, self._cpu = news, key, session, cpu
+        self._clock = session.clock
+        self._logs: dict[Identity, _Log] = {}
+        self._gone: dict[str, RunReport] = {}
+        """The last reports of logs that are not there any more."""
+        self._stopped = False
+        """A pass was interrupted, and the session with it."""
+        self._grew_at = self._clock.monotonic()
+        self._told = (0, 0)
+        self._orphaned = False
+        for path in paths:
+            try:
+                find_logs(path)
+            except FileNotFoundError as error:
+                raise UsageError(str(error)) from None
+        self._is_open = not all(map(_is_one_run, paths))
+        """Whether runs may appear that are not there yet."""
+
+    def run(self) -> Report:
+        """Watch until the end."""
+        interrupted = False
+        try:
+            while not self._round():
+                pass
+        except KeyboardInterrupt:
+            interrupted = True
+        if interrupted and not self._stopped:
+            self._last_round()
+        reports = self._gone | {
+            log.report.log: self._news.total(log.report) for log in self._logs.values() if log.report is not None
+        }
+        report = Report(tuple(reports.values()), interrupted=interrupted)
+        self._news.tell(Finished(report.exit_code, report.counts()))
+        return report
+
+    def _round(self) -> bool:
+        """Look, send what is due, and rest; whether that was the last time.
+
+        Raises:
+            KeyboardInterrupt: the user wants an end.
+        """
+        began = self._cpu()
+        self._look()
+        due = [log for log in self._logs.values() if log.is_due(self._clock.monotonic())]
+        if due:
+            self._pass(due)
+        elif self._is_over():
+            return True
+        if any(log.report is not None and log.report.credentials for log in self._logs.values()):
+            return True
+        if not due or not self._is_over():
+            self._clock.sleep(max(self._watching.interval, REST * (self._cpu() - began)))
+        return False
+
+    def _last_round(self) -> None:
+        """What has grown since the last pass is sent too; whoever is in a hurry interrupts again."""
+        try:
+            self._look()
+            due = [log for log in self._logs.values() if log.looks != log.sent]
+            if due:
+                self._pass(due)
+        except KeyboardInterrupt:
+            return
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Find the logs, and note how they look."""
+        found: dict[Identity, _Log] = {}
+        for path in self._paths:
+            try:
+                logs = find_logs(path)
+            except OSError:  # taken away, or a file system that does not answer now
+                continue
+            for path_ in logs:
+                try:
+                    status = path_.stat()
+                except OSError:
+                    continue
+                identity = (status.st_dev, status.st_ino)
+                if identity not in found:
+                    found[identity] = self._seen(identity, path_, status)
+        for identity, log in self._logs.items():
+            if identity not in found and log.report is not None:
+                self._gone[log.report.log] = self._news.total(log.report)
+        self._logs = found
+        self._see_writer()
+
+    def _seen(self, identity: Identity, path: Path, status: os.stat_result) -> _Log:
+        looks = (status.st_size, status.st_mtime_ns)
+        log = self._logs.get(identity)
+        if log is None or log.path != path:
+            log = _Log(path, looks, status.st_mtime)
+            self._grew_at = self._clock.monotonic()
+        elif log.looks != looks:
+            log.looks, log.modified = looks, status.st_mtime
+            self._grew_at = self._clock.monotonic()
+        return log
+
+    def _see_writer(self) -> None:
+        """Once the writer is gone, logs without an end have ended."""
+        lives = self._watching.writer_lives
+        if lives is None or self._orphaned or lives():
+            return
+        self._orphaned = True
+        for log in self._logs.values():
+            if log.waits:
+                log.sent = None
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def _pass(self, due: list[_Log]) -> None:
+        """Sync the runs of these logs: a run goes with all of its logs, for they are stitched.
+
+        Raises:
+            KeyboardInterrupt: the pass was stopped; what was acknowledged is noted in the cursors.
+        """
+        logs = self._runs_of(due)
+        self._tell_count()
+        for log in logs:
+            log.sent = log.looks
+        try:
+            report = sync(
+                [log.path for log in logs],
+                self._pass_settings(),
+                reporter=self._news,
+                key=self._key,
+                session=self._session,
+            )
+        except UsageError:  # a log was taken away between the look and now: the next look tells
+            for log in logs:
+                log.sent = None
+            return
+        verdicts = {Path(run.log): run for run in report.runs}
+        for log in logs:
+            if log.path in verdicts:
+                self._judge(log, verdicts[log.path])
+        self._settings = replace(self._settings, include_synced=False)  # all of it was sent again now, once
+        if report.interrupted:
+            self._stopped = True
+            raise KeyboardInterrupt
+
+    def _runs_of(self, due: list[_Log]) -> list[_Log]:
+        """These logs, and the others of their runs."""
+        wanted = set(due)
+        for log in self._logs.values():
+            if log.head is None or (log.head.problem and log in wanted):
+                log.head = read_head(log.path)
+        by_path = {log.path: log for log in self._logs.values()}
+        heads = [log.head for log in self._logs.values() if log.head is not None and not log.head.problem]
+        logs = [log for log in due if log.head is None or log.head.problem]
+        for plan in group(heads, self._settings):
+            run = [by_path[head.path] for head in plan.segments]
+            if wanted.intersection(run):
+                logs += run
+        return logs
+
+    def _pass_settings(self) -> SyncSettings:
+        if self._watching.writer_lives is None:
+            return self._settings
+        return replace(self._settings, stale_after=0.0 if self._orphaned else _NEVER)
+
+    def _judge(self, log: _Log, report: RunReport) -> None:
+        """When to come back to a log."""
+        log.report = report
+        now = self._clock.monotonic()
+        failed = report.try_again or report.verdict is Verdict.FAILED
+        log.failures = log.failures + 1 if failed else 0
+        log.not_before = now + min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** (log.failures - 1)) if failed else 0.0
+        left = log.modified + self._pass_settings().stale_after - self._clock.time()
+        may_grow = not report.ended and left > 0 and report.verdict is not Verdict.SKIPPED
+        log.waits = report.try_again or may_grow
+        if report.try_again:
+            log.again_at = log.not_before
+        else:  # an end that nobody wrote is seen when the log is too old to grow
+            log.again_at = now + left + self._watching.interval if may_grow else _NEVER
+
+    def _tell_count(self) -> None:
+        heads = [log.head for log in self._logs.values() if log.head is not None and not log.head.problem]
+        count = (len(group(heads, self._settings)), len(self._logs))
+        if count != self._told:
+            self._told = count
+            self._news.tell(Planned(runs=count[0], logs=count[1]))
+
+    def _is_over(self) -> bool:
+        idle = self._watching.idle
+        if idle is not None and self._clock.monotonic() - self._grew_at >= idle:
+            return True
+        return not self._is_open and all(log.is_settled for log in self._logs.values())
+
+
+def _is_one_run(path: Path) -> bool:
+    """Whether a path is a log, or a directory with a log in it: no other run will appear there."""
+    return path.is_file() or any(log.parent == path for log in find_logs(path))

@@ -1,0 +1,442 @@
+"""Watching: passes over what has grown, verdicts when they change, and an end. No test waits for real."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runferry.sync import Report, SyncSettings, UsageError, Verdict
+from runferry.sync.credentials import ApiKey
+from runferry.sync.errors import Retryable
+from runferry.sync.transport import Answer
+from runferry.sync.watch import FIRST_RETRY_S, LAST_RETRY_S, REST, Watching, watch
+from support import logs
+from support.clock import FakeClock
+from support.fakebackend import KEY, URL
+from support.syncrig import Rig, cursor, marker, on
+
+Step = Callable[[], Any]
+
+
+class Story(FakeClock):
+    """A clock at which something happens whenever the watch rests. A watch that outlives the story fails the test.
+
+    `sleeps` are its rests; the workers of a pass sleep on the same clock.
+    """
+
+    def __init__(self, *steps: Step | None, longest: int = 2_000) -> None:
+        super().__init__()
+        self._steps = iter(steps)
+        self._left = longest
+
+    def sleep(self, seconds: float) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            self.advance(seconds)
+            return
+        super().sleep(seconds)
+        self._left -= 1
+        assert self._left, "the watch does not end"
+        step = next(self._steps, None)
+        if step is not None:
+            step()
+
+
+class WatchRig(Rig):
+    """A rig that watches."""
+
+    def watch(self, *paths: Path, story: Story, cpu: Callable[[], float] = lambda: 0.0, **options: Any) -> Report:
+        """One watch from its beginning to its end."""
+        self.clock = story
+        watching = Watching(**{name: options.pop(name) for name in Watching.__annotations__ if name in options})
+        return watch(
+            paths or [self.folder],
+            SyncSettings(base_url=URL, state_dir=self.state, **options),
+            watching,
+            reporter=self.events.append,
+            key=ApiKey(KEY, base_url=URL, source="test"),
+            transport=self.backend,
+            clock=story,
+            cpu=cpu,
+        )
+
+    def begin(self, run_id: str = "live", rows: int = 2, start: float = 0.0, **run: Any) -> Path:
+        """A log that goes on: `rows` rows, no end, just grown."""
+        log = self.folder / f"run-20260921_1413{start:02.0f}-{run_id}" / f"run-{run_id}.wandb"
+        head = logs.run_record(run_id, start=logs.START_S + start, **run)
+        logs.make_log(log, head, *(logs.row(step) for step in range(rows)))
+        self.settle(log, 0)
+        return log
+
+    def grow(self, log: Path, *records: Any) -> None:
+        """More records, now."""
+        logs.make_log(log, *records, append=True)
+        self.settle(log, 0)
+
+    def told(self, kind: str = "run_done") -> list[Any]:
+        """The events of a kind."""
+        return [event for event in self.events if event.type == kind]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> WatchRig:
+    return WatchRig(tmp_path)
+
+
+def test_a_run_is_followed_to_its_end(rig: WatchRig) -> None:
+    """Rows arrive while the run goes on; its exit ends the watch of its directory; each verdict is told once."""
+    log = rig.begin()
+    counts: list[int] = []
+    report = rig.watch(
+        log.parent,
+        story=Story(
+            lambda: rig.grow(log, logs.row(2)),
+            lambda: counts.append(len(rig.backend.runs["live"].rows)),
+            lambda: rig.grow(log, logs.row(3), logs.row(4)),
+            None,
+            lambda: rig.grow(log, logs.row(5), logs.exit_record(0)),
+        ),
+    )
+
+    run = rig.backend.runs["live"]
+    assert counts == [3]
+    assert [row["_step"] for row in run.rows] == list(range(6))
+    assert (run.complete, run.exit_code) == (True, 0)
+    assert [event.verdict for event in rig.told()] == [Verdict.LIVE, Verdict.SYNCED]
+    assert (report.exit_code, rig.only(report).rows_sent) == (0, 6)
+    assert [event.counts for event in rig.told("done")] == [{"synced": 1}]
+    assert marker(log).exists()
+
+
+def test_a_new_row_is_on_its_way_within_two_seconds(rig: WatchRig) -> None:
+    """The longest wait between two looks is one second, unless a look is expensive."""
+    log = rig.begin()
+    rig.watch(log, story=Story(*[None] * 5, lambda: rig.grow(log, logs.exit_record(0))))
+
+    assert set(rig.clock.sleeps) == {1.0}
+
+
+def test_nothing_is_asked_while_nothing_grows(rig: WatchRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request, and no log is opened."""
+    log = rig.begin()
+    finished = rig.run(run_id="done")
+    seen: list[tuple[int, int]] = []
+    opened: list[Path] = []
+    real = Path.open
+
+    def watched(path: Path, *args: Any, **options: Any) -> Any:
+        opened.append(path)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", watched)
+
+    def note() -> None:
+        seen.append((len(rig.backend.requests), len(opened)))
+
+    def grow() -> None:
+        opened.clear()
+        rig.grow(log, logs.exit_record(0))
+        opened.clear()
+
+    rig.watch(rig.folder, idle=30, story=Story(note, *[None] * 8, note, grow))
+
+    assert seen[0] == seen[1]
+    assert seen[0][0] > 0
+    assert finished not in opened
+
+
+def test_new_runs_are_picked_up(rig: WatchRig) -> None:
+    """Below a folder that is no run a watch goes on until nothing has grown for the time given."""
+    first = rig.run(run_id="first")
+    report = rig.watch(
+        rig.folder, idle=20, story=Story(*[None] * 15, lambda: rig.run(run_id="second"), lambda: rig.begin("third"))
+    )
+
+    assert set(rig.backend.runs) == {"first", "second", "third"}
+    assert {Path(log).name: verdict for log, verdict in report.verdicts.items()} == {
+        "run-first.wandb": Verdict.SYNCED,
+        "run-second.wandb": Verdict.SYNCED,
+        "run-third.wandb": Verdict.LIVE,
+    }
+    assert sum(rig.clock.sleeps) == pytest.approx(17 + 20, abs=1)
+    assert [(event.runs, event.logs) for event in rig.told("plan")] == [(1, 1), (2, 2), (3, 3)]
+    assert first.exists()
+
+
+def test_a_folder_without_idle_is_watched_until_interrupted(rig: WatchRig) -> None:
+    """An interrupt while it waits gets a last pass; the exit code says that it was interrupted."""
+    log = rig.begin()
+
+    def stop() -> None:
+        rig.grow(log, logs.row(2))
+        raise KeyboardInterrupt
+
+    report = rig.watch(rig.folder, story=Story(*[None] * 50, stop))
+
+    assert len(rig.backend.runs["live"].rows) == 3
+    assert (report.exit_code, report.interrupted) == (130, True)
+
+
+def test_an_interrupt_during_a_pass_ends_at_once(rig: WatchRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was acknowledged stays so; there is no other pass."""
+    log = rig.begin()
+    monkeypatch.setattr("runferry.sync.engine.as_completed", _interrupt)
+
+    report = rig.watch(log, story=Story())
+
+    assert report.exit_code == 130
+    assert rig.clock.sleeps == []
+
+
+def _interrupt(_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_a_run_that_died_ends_as_crashed_after_the_grace(rig: WatchRig) -> None:
+    """No exit record, no growth: the verdict changes when the log is stale, and the watch ends with it."""
+    log = rig.begin()
+    report = rig.watch(log.parent, stale_after=90, story=Story())
+
+    assert [event.verdict for event in rig.told()] == [Verdict.LIVE, Verdict.SYNCED]
+    assert "crashed" in rig.only(report).reason
+    assert sum(rig.clock.sleeps) == pytest.approx(91, abs=2)
+    assert not rig.backend.runs["live"].complete
+
+
+def test_where_the_writer_is_known_its_life_decides(rig: WatchRig) -> None:
+    """A run that logs once a day is not taken for dead; once its process is gone, nobody waits for the grace."""
+    log = rig.begin()
+    alive = [True]
+    story = Story(*[None] * 1_000, lambda: rig.grow(log, logs.row(2)), None, None, alive.clear)
+    report = rig.watch(log.parent, stale_after=60, writer_lives=lambda: bool(alive), story=story)
+
+    assert len(rig.backend.runs["live"].rows) == 3
+    assert [event.verdict for event in rig.told()] == [Verdict.LIVE, Verdict.SYNCED]
+    assert "crashed" in rig.only(report).reason
+    assert len(story.sleeps) < 1_010
+
+
+def test_a_writer_that_ended_in_good_order_is_no_crash(rig: WatchRig) -> None:
+    """The exit record counts, also where the process was gone before it was read."""
+    log = rig.begin()
+    alive = [True]
+
+    def end() -> None:
+        rig.grow(log, logs.exit_record(0))
+        alive.clear()
+
+    report = rig.watch(log.parent, writer_lives=lambda: bool(alive), story=Story(None, end))
+
+    assert rig.only(report).reason == ""
+    assert rig.backend.runs["live"].complete
+
+
+def test_a_server_that_is_down_is_tried_again_and_told_once(rig: WatchRig) -> None:
+    """With growing waits, and without a line for each of them; when it is back, everything arrives."""
+    log = rig.run()
+    down = [True]
+
+    def refuse(_: int, __: str, ___: Any) -> Exception | None:
+        return Retryable("cannot reach backend.test: no route") if down else None
+
+    rig.backend.before = refuse
+    story = Story(*[None] * 300, down.clear)
+    report = rig.watch(log.parent, retry_for=0, story=story)
+
+    attempts = len([name for name in rig.backend.operations() if name == "RunResumeStatus"])
+    assert 300 / LAST_RETRY_S < attempts < 300 / FIRST_RETRY_S
+    assert [event.verdict for event in rig.told()] == [Verdict.FAILED, Verdict.SYNCED]
+    assert report.exit_code == 0
+
+
+def test_waits_of_one_cause_are_told_once(rig: WatchRig) -> None:
+    """Also while one request is tried for long."""
+    log = rig.run()
+    rig.backend.before = on("UpsertBucket", Answer(503, {}, b"busy"), times=6)
+    rig.watch(log.parent, story=Story())
+
+    assert len(rig.told("retry")) == 1
+
+
+def test_a_bad_log_stops_nobody(rig: WatchRig) -> None:
+    """It is told once, the others go on; its failure is the exit code."""
+    bad = rig.folder / "run-20260921_141300-bad" / "run-bad.wandb"
+    bad.parent.mkdir()
+    bad.write_bytes(b"<html>")
+    rig.settle(bad, 3600)
+    log = rig.begin()
+    report = rig.watch(
+        rig.folder,
+        idle=10,
+        story=Story(lambda: rig.grow(log, logs.row(2)), None, lambda: rig.grow(log, logs.exit_record(0))),
+    )
+
+    assert report.exit_code == 1
+    assert rig.backend.runs["live"].complete
+    assert [event.verdict for event in rig.told() if event.log == str(bad)] == [Verdict.FAILED]
+
+
+def test_a_run_that_is_refused_is_not_asked_for_at_every_row(rig: WatchRig) -> None:
+    """A server's no is not answered with a request per second."""
+    log = rig.begin()
+    rig.backend.before = on("UpsertBucket", Answer(404, {}, b"no such project"))
+    rows = iter(range(2, 1_000))
+    story = Story(*[lambda: rig.grow(log, logs.row(next(rows)))] * 60, lambda: rig.grow(log, logs.exit_record(0)))
+    report = rig.watch(log.parent, story=story)
+
+    assert rig.only(report).verdict is Verdict.FAILED
+    assert rig.backend.operations().count("UpsertBucket") < 60 / FIRST_RETRY_S
+    assert len(rig.told()) == 1
+
+
+def test_a_log_that_is_still_empty_may_become_one(rig: WatchRig) -> None:
+    """Writers of the peer make an empty file first."""
+    log = rig.folder / "run-20260921_141300-new" / "run-new.wandb"
+    log.parent.mkdir()
+    log.touch()
+    rig.settle(log, 0)
+
+    def begin() -> None:
+        logs.make_log(log, logs.run_record("new"), logs.row(0), logs.exit_record(0))
+        rig.settle(log, 0)
+
+    report = rig.watch(log.parent, story=Story(None, None, begin))
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+
+
+def test_a_missing_file_of_a_run_that_goes_on_does_not_end_the_watch(rig: WatchRig) -> None:
+    """Partial for now; what comes later is sent."""
+    log = rig.begin()
+    rig.grow(log, logs.files_record("model.bin"))
+
+    def end() -> None:
+        (log.parent / "files").mkdir(exist_ok=True)
+        (log.parent / "files" / "model.bin").write_bytes(b"1")
+        rig.grow(log, logs.exit_record(0))
+
+    report = rig.watch(log.parent, story=Story(*[None] * 5, end))
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert [event.verdict for event in rig.told()] == [Verdict.PARTIAL, Verdict.SYNCED]
+    assert rig.backend.runs["live"].files["model.bin"] == b"1"
+
+
+def test_the_logs_of_a_run_go_together(rig: WatchRig) -> None:
+    """A segment that appears later is stitched behind the first, whatever grew."""
+    rig.begin(rows=3)
+
+    def resume() -> None:
+        log = rig.begin(rows=0, start=30, resume=True)
+        rig.grow(log, logs.row(3), logs.row(4), logs.exit_record(0))
+
+    report = rig.watch(rig.folder, idle=10, story=Story(None, resume))
+
+    assert [row["_step"] for row in rig.backend.runs["live"].rows] == list(range(5))
+    assert set(report.verdicts.values()) == {Verdict.SYNCED}
+
+
+def test_a_log_that_is_moved_or_taken_away(rig: WatchRig, tmp_path: Path) -> None:
+    """Moved within the folder it goes on from its cursor; taken away, its last verdict stands."""
+    log = rig.begin()
+    other = rig.begin("other")
+    place = rig.folder / "archive" / log.parent.name
+
+    def move() -> None:
+        place.parent.mkdir()
+        log.parent.rename(place)
+        other.parent.rename(tmp_path / "away")
+        rig.backend.forget()
+        rig.grow(place / log.name, logs.row(2), logs.exit_record(0))
+
+    report = rig.watch(rig.folder, idle=10, story=Story(None, move))
+
+    assert [number for _, stream, number in rig.backend.written if stream == "history"] == [2]
+    assert report.verdicts[str(place / log.name)] is Verdict.SYNCED
+    assert report.verdicts[str(other)] is Verdict.LIVE
+
+
+def test_a_key_that_is_refused_ends_the_watch(rig: WatchRig) -> None:
+    """Nothing that time could mend."""
+    log = rig.begin()
+    rig.backend.before = lambda *_: Answer(401, {}, b"who are you")
+    report = rig.watch(log.parent, story=Story())
+
+    assert report.exit_code == 2
+
+
+def test_a_locked_log_is_waited_for(rig: WatchRig) -> None:
+    """Another sync holds it: when it lets go, the watch goes on."""
+    log = rig.run()
+    lock = log.with_name(log.name + ".lock")
+    story = Story(*[None] * 12, lock.unlink)
+    rig.clock = story
+    lock.write_text(f'{{"host": "elsewhere", "pid": 1, "heartbeat": {story.time()}, "token": "x"}}')
+    report = rig.watch(log.parent, story=story)
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert cursor(log).exists()
+
+
+def test_it_rests_four_times_as_long_as_it_works(rig: WatchRig) -> None:
+    """Large logs and large trees cost a fifth of a core at most."""
+    log = rig.begin()
+    spent = iter(range(0, 100_000, 10))
+    rig.watch(log.parent, cpu=lambda: float(next(spent)), story=Story(None, lambda: rig.grow(log, logs.exit_record(0))))
+
+    assert set(rig.clock.sleeps) == {10.0 * REST}
+
+
+def test_sending_everything_again_happens_once(rig: WatchRig) -> None:
+    """`include_synced` is for what was there before."""
+    log = rig.begin()
+    rig.watch(
+        log.parent,
+        include_synced=True,
+        story=Story(lambda: rig.grow(log, logs.row(2)), None, lambda: rig.grow(log, logs.exit_record(0))),
+    )
+
+    assert rig.backend.written["live", "history", 0] == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_happens_in_between_the_server_holds_the_log(rig: WatchRig, seed: int) -> None:
+    """Rows in pieces, torn writes, refusals and resets at random: in the end all rows once, in order."""
+    rng = random.Random(seed)
+    log = rig.begin(rows=0)
+    number = iter(range(1_000))
+
+    def happen() -> None:
+        choice = rng.randrange(4)
+        if choice == 0:
+            rig.grow(log, *(logs.row(next(number)) for _ in range(rng.randrange(1, 40))))
+        elif choice == 1:
+            rig.backend.before = on(rng.choice(["stream", "UpsertBucket", "put"]), Answer(503, {}, b""), times=2)
+        elif choice == 2:
+            rig.backend.after = on("stream", Retryable("reset"), times=1)
+
+    def end() -> None:
+        rig.grow(log, logs.exit_record(0))
+
+    report = rig.watch(log.parent, retry_for=1, story=Story(*[happen] * 30, end))
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert [row["_step"] for row in rig.backend.runs["live"].rows] == list(range(next(number)))
+
+
+@pytest.mark.parametrize("bad", [{"interval": 0}, {"interval": float("nan")}, {"idle": -1}, {"idle": float("nan")}])
+def test_times_that_make_no_sense(bad: dict[str, float]) -> None:
+    """They are refused before anything is looked at."""
+    with pytest.raises(UsageError):
+        Watching(**bad)
+
+
+def test_what_cannot_be_watched(rig: WatchRig) -> None:
+    """A path that is not there, and a dry run."""
+    with pytest.raises(UsageError, match="no such file"):
+        rig.watch(rig.folder / "nothing", story=Story())
+    with pytest.raises(UsageError, match="dry run"):
+        rig.watch(story=Story(), dry_run=True)
