@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import records
 from .pump import Job
@@ -84,7 +84,20 @@ class Attendant:
 
         from ..sampler import Sampler, SamplerSettings, execution_context, hardware, load_modules
 
-        settings = SamplerSettings(interval=self._settings.sample_interval, label=self._label or None, pid=self._pid)
+        given = self._settings
+        settings = SamplerSettings(
+            interval=given.sample_interval,
+            pid=self._pid,
+            process_tree=given.process_tree,
+            disk_paths=given.disk_paths,
+            label=self._label or None,
+            gpu_device_ids=given.gpu_device_ids or None,
+            no_cgroup=given.no_cgroup,
+            cpu_count=given.cpu_count or None,
+            cpu_logical_count=given.cpu_logical_count or None,
+            gpu_count=given.gpu_count or None,
+            gpu_type=given.gpu_type or None,
+        )
         load_modules()
         if not disable_stats and not self._stopped:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
@@ -92,11 +105,18 @@ class Attendant:
         writer_id = str(uuid.uuid4())
         if not disable_meta:
             context = execution_context(settings, argv=self._argv, started_at_ns=self._start_ns)
-            self._record(records.environment(context, writer_id))
+            self._record(records.environment(self._as_told(context), writer_id))
         self._do_errands()
         self._importing = False  # a fork need not wait for the drivers of devices
         if not disable_meta:
             self._record(records.environment(hardware(settings), writer_id))
+
+    def _as_told(self, context: dict[str, Any]) -> dict[str, Any]:
+        """What was found out, with what the settings say instead."""
+        told = {name: getattr(self._settings, name) for name in ("host", "program", "username")}
+        hidden = {"git"} if self._settings.disable_git else set()
+        found = {name: value for name, value in context.items() if name not in hidden}
+        return {**found, **{name: value for name, value in told.items() if value}}
 
     def _do_errands(self) -> None:
         for errand in self._errands:

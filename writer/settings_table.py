@@ -212,6 +212,27 @@ class Resolved:
     label = Setting(
         takes.TEXT, "", "Appended to the names of system metrics, to keep the nodes of a run apart.", peer=("x_label",)
     )
+    disk_paths = Setting(takes.LIST, ("/",), "Paths whose disks are sampled.", peer=("x_stats_disk_paths",))
+    gpu_device_ids = Setting(
+        takes.LIST,
+        (),
+        "GPUs that are sampled, by NVML index or UUID, or `visible`; all unless given.",
+        peer=("x_stats_gpu_device_ids",),
+    )
+    process_tree = Setting(
+        takes.FLAG, True, "Count child processes as the run's.", peer=("x_stats_track_process_tree",)
+    )
+    no_cgroup = Setting(
+        takes.FLAG, False, "Percentages of the host instead of the container's limits.", peer=("x_stats_no_cgroup",)
+    )
+    cpu_count = Setting(takes.COUNT, 0, "Physical cores in the record of the machine.", peer=("x_stats_cpu_count",))
+    cpu_logical_count = Setting(
+        takes.COUNT, 0, "Logical cores in the record of the machine.", peer=("x_stats_cpu_logical_count",)
+    )
+    gpu_count = Setting(takes.COUNT, 0, "GPUs in the record of the machine.", peer=("x_stats_gpu_count",))
+    gpu_type = Setting(
+        takes.TEXT, "", "The GPUs' name in the record of the machine; found unless given.", peer=("x_stats_gpu_type",)
+    )
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.__dict__.update(values)

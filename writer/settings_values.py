@@ -51,7 +51,12 @@ def words(items: tuple[str, ...], last: str = "or") -> str:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The parts of a text between commas, without blanks around them and empty ones."""
+    """The items of a JSON list, else the parts between commas, without blanks around them and empty ones."""
+    if text.lstrip().startswith("["):
+        import json
+
+        with suppress(ValueError):
+            return _texts(json.loads(text))
     return tuple(part for item in text.split(",") if (part := item.strip()))
 
 
@@ -131,7 +136,7 @@ def _byte_count(value: Any) -> int:
 
 def _count(value: Any) -> int:
     count = int(value)
-    if count < 1:
+    if not 0 <= count < 1 << 31:
         raise ValueError
     return count
 
@@ -176,7 +181,7 @@ RUN_ID = Kind("1 to 128 bytes of printable characters, none of : ; , # ? / \\ '"
 FOLDER = Kind("a path", _folder)
 SECONDS = Kind("seconds from 0.1 to 1,000,000", _seconds)
 BYTES = Kind("bytes, or text such as 500 MB or 1 GiB", _byte_count)
-COUNT = Kind("a whole number from 1", _count)
+COUNT = Kind("a whole number; 0 for what is found", _count)
 RESUME = Kind("allow, must, never, auto, true (auto) or false", _resume)
 REINIT = Kind("return_previous, finish_previous, create_new, default, true (finish_previous) or false", _reinit)
 REDACT = Kind(f"all, off, or what is left as it is: {words(tuple(f'-{p}' for p in sorted(REDACTED_PARTS)))}", _redact)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from pathlib import Path
 
@@ -148,3 +150,137 @@ def test_ranks(environ, rank, role):
     """Each launcher's variables, the inner launcher before the outer one; rank 0 logs, local rank 0 samples."""
     assert rank_of(environ) == rank
     assert rank_of(environ).role is role
+
+
+def test_the_record_of_the_machine_says_what_the_settings_say(begin, state):
+    """Names that were given stand instead of those found out; a repository that is not to be named is not."""
+    names = {"host": "node7", "username": "ada", "program": "train.py"}
+    run = begin(disable_meta=False, disable_git=True, cpu_count=3, gpu_type="none such", gpu_count=2, **names)
+    found = state(*run.finish().paths)
+    environment = found.environment
+
+    assert {name: getattr(environment, name) for name in names} == names
+    assert (environment.cpu_count, environment.gpu_count, environment.gpu_type) == (3, 2, "none such")
+    assert not environment.HasField("git")
+    assert found.info.host == "node7"
+
+
+@pytest.mark.parametrize(
+    ("setting", "given", "value"),
+    [
+        ("copy_limit", "1GB", 10**9),
+        ("copy_limit", "1 gib", 2**30),
+        ("copy_limit", "1.5k", 1500),
+        ("copy_limit", "0", 0),
+        ("copy_limit", 2.0, 2),
+        ("redact", "all", {"argv", "environment", "config", "git"}),
+        ("redact", True, {"argv", "environment", "config", "git"}),
+        ("redact", "off", set()),
+        ("redact", False, set()),
+        ("redact", "all, -config -git", {"argv", "environment"}),
+        ("redact", ["-argv"], {"environment", "config", "git"}),
+        ("resume_mode", True, "auto"),
+        ("resume_mode", False, ""),
+        ("resume_mode", "", ""),
+        ("resume_mode", "MUST", "must"),
+        ("resume_mode", "true", "auto"),
+        ("reinit", True, "finish_previous"),
+        ("reinit", "false", "return_previous"),
+        ("console", "auto", "wrap"),
+        ("console", "wrap_emu", "wrap"),
+        ("console", "wrap_raw", "wrap"),
+        ("console", "redirect", "redirect"),
+        ("mode", "shared", "online"),
+        ("mode", "run", "online"),
+        ("save_code", "y", True),
+        ("gpu_device_ids", [0, 1], ("0", "1")),
+        ("root", "~", Path.home()),
+        ("name", "caf\udce9", "caf\ufffd"),
+        ("name", Path("a/b"), "a/b"),
+    ],
+)
+def test_how_values_may_be_written(setting, given, value):
+    """Words in any case, amounts with units, what the peer calls by other words, text that no record could hold."""
+    names = {"resume_mode": "resume", "root": "dir"}
+
+    assert getattr(resolve(Settings(**{names.get(setting, setting): given}), None, {}), setting) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"redact": "config"}, "redact='config': redact takes all, off, or what is left as it is: -argv, "),
+        ({"copy_limit": "much"}, "copy_limit='much': copy_limit takes bytes, or text such as 500 MB or 1 GiB"),
+        ({"copy_limit": -1}, "copy_limit=-1: "),
+        ({"copy_limit": "1 iB"}, "copy_limit='1 iB': "),
+        ({"copy_limit": True}, "copy_limit=True: "),
+        ({"project": "a/b"}, "project='a/b': project takes up to 128 characters, none of # % / : ? \\"),
+        ({"project": "x" * 300}, "project='" + "x" * 199 + "...: "),
+        ({"tags": ["", "a"]}, "tags=a list: tags takes texts of 1 to 64 characters"),
+        ({"strict": "ture"}, "strict='ture': strict takes true or false"),
+        ({"disable_code": "perhaps"}, "disable_code='perhaps': disable_code takes true or false"),
+        ({"run_name": {}}, "name=a dict: name takes text"),
+        ({"resume": "sometimes"}, "resume='sometimes': resume takes allow, must, never, auto, true (auto) or false"),
+    ],
+)
+def test_an_error_says_what_the_setting_takes(given, says):
+    """The place, the value (cut if it is long), the setting, and its values."""
+    with pytest.raises(SettingsError) as caught:
+        resolve(Settings(**given), None, {})
+    assert str(caught.value).startswith(says)
+    with pytest.raises(SettingsError) as caught:
+        resolve(Settings(), given, {})
+    assert str(caught.value).startswith(f"settings: {says}")
+
+
+def test_lists_of_the_environment():
+    """Between commas, or as JSON; in code a single text is one item."""
+    for text in ("a, b,", '["a", "b"]'):
+        assert resolve(Settings(), None, {"WANDB_TAGS": text}).tags == ("a", "b")
+    assert resolve(Settings(), None, {"WANDB_TAGS": "[wip], b"}).tags == ("[wip]", "b")
+    assert resolve(Settings(tags="a, b"), None, {}).tags == ("a, b",)
+    assert resolve(Settings(), None, {"WANDB_IGNORE_GLOBS": "*.ckpt,tmp/*"}).ignore_globs == ("*.ckpt", "tmp/*")
+
+
+def test_settings_as_an_object():
+    """Attributes are read and set by any of their names, copied and compared; what was not given is None."""
+    settings = Settings(run_name="a", _disable_stats=True)
+    settings.run_tags = ["t"]
+    settings.nonsense = 1
+    settings.project = "p"
+    other = copy.copy(settings)
+    other.project = None
+
+    assert (settings.name, settings.run_name, settings.tags, settings.x_disable_stats) == ("a", "a", ["t"], True)
+    assert (settings.entity, settings.unknown) == (None, ["nonsense"])
+    assert (settings.project, other.project, other.name) == ("p", None, "a")
+    assert settings != other
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    assert repr(other) == "Settings(name='a', disable_stats=True, tags=['t'])"
+    assert "sample_interval" in dir(settings)
+    with pytest.raises(AttributeError, match="nothing is no setting"):
+        _ = settings.nothing
+    with pytest.raises(SettingsError, match="settings: a list is neither Settings nor a mapping"):
+        resolve(Settings(), [], {})
+
+
+@pytest.mark.parametrize(
+    ("environ", "attribute", "value"),
+    [
+        ({"WANDB_DISABLE_CODE": "true", "WANDB_SAVE_CODE": "true"}, "save_code", False),
+        ({"WANDB_DISABLE_CODE": "false", "WANDB_SAVE_CODE": "true"}, "save_code", True),
+        ({"WANDB_DISABLED": "true", "WANDB_MODE": "online"}, "mode", "disabled"),
+        ({"WANDB_DISABLED": "true", "RUNFERRY_MODE": "online"}, "mode", "online"),
+        ({"WANDB_X_DISABLE_MACHINE_INFO": "true"}, "disable_stats", True),
+        ({"WANDB_X_DISABLE_MACHINE_INFO": "true"}, "disable_meta", True),
+        ({"WANDB__DISABLE_STATS": "true"}, "disable_stats", True),
+        ({"WANDB_RUN_NAME": "a"}, "name", "a"),
+        ({"WANDB_DURABILITY": "disk"}, "durability", "normal"),
+        ({"WANDB_GROUP": "a"}, "group", ""),
+        ({"RUNFERRY_GROUP": "a", "WANDB_RUN_GROUP": "b"}, "group", "a"),
+        ({"WANDB_START_METHOD": "thread"}, "mode", "offline"),
+    ],
+)
+def test_variables_that_bear_on_each_other(environ, attribute, value):
+    """A switch is stronger than the setting beside it; of the peer's variables only those that the peer has are read."""
+    assert getattr(resolve(Settings(), None, environ), attribute) == value

@@ -39,7 +39,7 @@ def texts(setting):
         "copy_limit": ("1 MB", "2 MiB"),
         "sample_interval": ("1.5", "2.5"),
     }
-    kinds = {takes.FLAG: ("true", "false"), takes.LIST: ("a,b", "c"), takes.TAGS: ("a,b", "c")}
+    kinds = {takes.COUNT: ("1", "2"), takes.FLAG: ("true", "false"), takes.LIST: ("a,b", "c"), takes.TAGS: ("a,b", "c")}
     return own.get(setting.name) or kinds.get(setting.kind) or ("one", "two")
 
 
