@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         use_model,
         watch,
     )
+    from .writer.artifact import Artifact
     from .writer.media import plot
     from .writer.media.audio import Audio
     from .writer.media.histogram import Histogram
@@ -87,6 +88,7 @@ _WHERE = {
     **dict.fromkeys(_WRITER.split(), ".writer"),
     "load": ".logformat",
     "read": ".logformat",
+    "Artifact": ".writer.artifact",
     "Audio": ".writer.media.audio",
     "BoundingBoxes2D": ".writer.media.overlays",
     "Classes": ".writer.media.overlays",
@@ -106,6 +108,7 @@ _LIVE = ("config", "run", "summary")
 
 __all__ = [
     "AlertLevel",
+    "Artifact",
     "Audio",
     "BoundingBoxes2D",
     "Classes",
