@@ -107,7 +107,7 @@ class SavedFiles:
                 self._copy(path, entry)
             except FileNotFoundError:
                 continue  # removed since: its last state stays
-            except (OSError, ValueError) as error:
+            except Exception as error:  # whatever it is, it costs this file only, and never the thread
                 if path not in self._failed:
                     self._failed.add(path)
                     reason = getattr(error, "strerror", None) or error

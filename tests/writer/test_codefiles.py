@@ -1,0 +1,144 @@
+"""The code of a run: `log_code`, `save_code`, and what is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from runferry.logformat import RunState, read_records
+from runferry.writer import codefiles
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A working directory with code, logs and other things in it."""
+    folder = tmp_path / "work"
+    for name in ("main.py", "pkg/mod.py", "pkg/data.csv", "requirements.txt", "Dockerfile.gpu", "wandb/run-1/code.py"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    (folder / "sub" / "wandb").mkdir(parents=True)
+    (folder / "sub" / "wandb" / "kept.py").touch()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def folded(run):
+    """The state of a run, which is finished with this."""
+    (log,) = run.finish().paths
+    return RunState().add_all(read_records(log))
+
+
+def paths(artifact):
+    """Its contents."""
+    return sorted(artifact.manifest.entries)
+
+
+def test_code_is_python_requirements_and_docker(begin, here, monkeypatch):
+    """Without the folders of logs at the top; the config names the artifact, which is named after the script."""
+    monkeypatch.setattr(codefiles, "main_script", lambda: here / "pkg" / "mod.py")
+    run = begin(project="my project")
+    artifact = run.log_code()
+    assert paths(artifact) == ["Dockerfile.gpu", "main.py", "pkg/mod.py", "requirements.txt", "sub/wandb/kept.py"]
+    assert (artifact.name, artifact.type) == ("source-my_project-pkg_mod.py", "code")
+    state = folded(run)
+    assert state.config["_wandb"] == {"code_path": artifact.name}
+    (record,) = state.artifacts
+    assert (record.name, record.type, list(record.aliases)) == (artifact.name, "code", ["latest"])
+
+
+def test_the_user_chooses(begin, here):
+    """Functions of the path, or of the path and the root, and a name."""
+    run = begin()
+    artifact = run.log_code(
+        "pkg",
+        name="odd name",
+        include_fn=lambda path: path.endswith((".csv", ".py")),
+        exclude_fn=lambda path, root: str(Path(path).relative_to(root)).startswith("mod"),
+    )
+    assert paths(artifact) == ["data.csv"]
+    assert artifact.name == codefiles.internal_name("odd name")
+
+
+def test_the_folder_of_this_run_is_no_code(begin, here):
+    """Wherever it lies."""
+    run = begin(dir=here / "out")
+    Path(run.dir, "x.py").touch()
+    assert not [path for path in paths(run.log_code()) if path.startswith("out")]
+
+
+def test_no_code(begin, here):
+    """None, and one warning."""
+    warned = []
+    run = begin(warn=warned.append)
+    (here / "nothing").mkdir()
+    assert run.log_code("nothing") is run.log_code("nothing") is run.log_code(None) is None
+    assert len(warned) == 1
+    assert begin(mode="disabled").log_code() is None
+    assert not folded(run).artifacts
+
+
+@pytest.mark.parametrize(
+    ("project", "script", "name"),
+    [
+        ("p", "a/b c.py", "source-p-a_b_c.py"),
+        ("p", "", "source-p"),
+        ("p" * 200, "s.py", f"source-{'p' * 56}..{'p' * 58}-s.py"),
+    ],
+)
+def test_names_of_code(project, script, name):
+    """Characters that no name has become underscores; a long name is cut in the middle, to 128."""
+    found = codefiles.code_name(project, script)
+    assert found == name
+    assert len(found) <= 128
+
+
+def test_the_script_is_named_from_its_repository(tmp_path):
+    """From the folder that has `.git`, or from the working directory; outside of both it has no path."""
+    script = tmp_path / "repo" / "src" / "train.py"
+    folder = script.parent
+    folder.mkdir(parents=True)
+    assert codefiles.below_repository(script, folder) == "train.py"
+    (tmp_path / "repo" / ".git").mkdir()
+    assert codefiles.below_repository(script, folder) == "src/train.py"
+    assert codefiles.below_repository(script, folder, git=False) == "train.py"
+    assert codefiles.below_repository(tmp_path / "else.py", folder) == ""
+    assert codefiles.below_repository(None, folder) == ""
+
+
+def test_requirements_are_sorted_lines():
+    """`name==version`, those of this environment."""
+    lines = codefiles.requirements().decode().splitlines()
+    assert [line for line in lines if line.startswith("pytest==")]
+    assert lines == sorted(lines, key=str.lower)
+
+
+SCRIPT = """
+import runferry
+runferry.init(project="p", dir="logs", settings={"silent": True, "disable_stats": True, **%r}).finish()
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "files"),
+    [
+        ({"save_code": True}, {"code/train.py": 1, "requirements.txt": 1}),
+        ({"save_code": True, "disable_meta": True}, {"code/train.py": 1}),
+        ({"disable_meta": True}, {}),
+        ({}, {"requirements.txt": 1}),
+    ],
+)
+def test_what_is_saved_of_the_run_itself(tmp_path, settings, files):
+    """The script with `save_code`, the requirements with the record of the machine; each file is there."""
+    (tmp_path / "train.py").write_text(SCRIPT % settings)
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True, timeout=60)
+    (log,) = tmp_path.glob("logs/wandb/run-*/*.wandb")
+    items = list(read_records(log))
+    found = {item.path: item.type for record in items if record.kind == "files" for item in record.message().files}
+    assert found == files
+    for path in files:
+        assert (log.parent / "files" / path).stat().st_size
+    config = RunState().add_all(items).config.get("_wandb", {})
+    assert config == ({"code_path": "code/train.py"} if "save_code" in settings else {})

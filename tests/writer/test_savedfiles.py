@@ -1,0 +1,324 @@
+"""`run.save`: which files a pattern names, where their copies lie, and when they are made again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from runferry.logformat import RunState, read_records
+from runferry.writer import savedfiles
+from runferry.writer.filesystem import RealFileSystem
+from runferry.writer.runfiles import RunFiles
+from runferry.writer.savedfiles import SavedFiles, SaveError, Selection, select
+
+LONG_AGO = 1_700_000_000
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A working directory with some files whose last change is long ago."""
+    folder = tmp_path / "work"
+    (folder / "d" / "sub").mkdir(parents=True)
+    for name in ("a.txt", "d/x.bin", "d/y.bin", "d/sub/z.bin", "odd[1].txt"):
+        write(folder / name, name)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write(path, text, at=LONG_AGO):
+    """A file with a given time of its last change, in seconds."""
+    path.write_text(text)
+    os.utime(path, (at, at))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A run's directory of its own."""
+    run = tmp_path / "run"
+    (run / "files").mkdir(parents=True)
+    return RunFiles(lambda: run, RealFileSystem())
+
+
+def named(pattern, base=None, *, literal=False, folder=Path("/none"), warn=lambda _text: None):
+    """The paths that a pattern stands for."""
+    return sorted(select(pattern, base, folder, warn, literal=literal).sources)
+
+
+def recorded(run):
+    """(path, policy) of each file record; the run is finished with this."""
+    (log,) = run.finish().paths
+    bodies = [record.message() for record in read_records(log) if record.kind == "files"]
+    return [(item.path, item.policy) for body in bodies for item in body.files]
+
+
+# -- which files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "base", "paths"),
+    [
+        ("a.txt", None, ["a.txt"]),
+        (b"a.txt", None, ["a.txt"]),
+        (Path("d/x.bin"), None, ["d/x.bin"]),
+        ("d/*.bin", None, ["d/x.bin", "d/y.bin"]),
+        ("d/*/z.bin", None, ["d/sub/z.bin"]),
+        ("d/sub/*", "d", ["sub/z.bin"]),
+        ("./d/../a.txt", None, ["a.txt"]),
+    ],
+)
+def test_structure_below_the_base_is_kept(here, pattern, base, paths):
+    """A relative pattern counts from the working directory, unless a base says otherwise."""
+    assert named(pattern, base) == paths
+
+
+def test_an_absolute_pattern_keeps_one_folder(here):
+    """Unless a base is given."""
+    assert named(here / "d" / "*.bin") == ["d/x.bin", "d/y.bin"]
+    assert named(here / "d" / "x.bin", here.parent) == ["work/d/x.bin"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "base"),
+    [("../a.txt", None), (".", None), ("*", None), ("d/*", "d"), ("a.txt", "d"), ("work2/x", "work")],
+)
+def test_patterns_that_lead_out_or_stand_for_everything(here, pattern, base):
+    """Refused, as in the peer: a slip of the hand must not copy a home directory."""
+    with pytest.raises(SaveError, match="base_path"):
+        named(pattern, base)
+
+
+def test_a_literal_path(here):
+    """`glob=False` takes brackets as they are; a pattern does not find such a file."""
+    assert named("odd[1].txt", literal=True) == ["odd[1].txt"]
+    warned = []
+    assert named("odd[1].txt", warn=warned.append) == []
+    assert warned == ["save: nothing is at 'odd[1].txt'"]
+
+
+def test_what_lies_in_a_cloud(here):
+    """Named, and nothing else happens."""
+    warned = []
+    assert named("s3://bucket/x", warn=warned.append) == []
+    assert "no network" in warned[0]
+
+
+def test_names_that_are_no_unicode_are_escaped(here):
+    """No record can hold them, so the copy gets the name that the record has."""
+    bad = os.fsdecode(b"d/bad\xff")
+    Path(bad).write_text("x")
+    assert named("d/bad*") == ["d/bad%FF"]
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+
+
+def test_saved_files_are_in_the_run(begin, here):
+    """Copies, not links, with their policies in the records and their places as the result."""
+    run = begin()
+    assert run.save("a.txt") == [str(Path(run.dir, "a.txt"))]
+    run.save("d/*.bin", policy="end")
+    run.save("d/sub/z.bin", base_path="d", policy="now")
+    folder = Path(run.dir)
+    Path("a.txt").unlink()
+    assert recorded(run) == [("a.txt", 2), ("d/x.bin", 1), ("d/y.bin", 1), ("sub/z.bin", 0)]
+    assert (folder / "a.txt").read_text() == "a.txt"
+    assert (folder / "sub" / "z.bin").read_text() == "d/sub/z.bin"
+    assert not [path for path in folder.rglob("*") if path.is_symlink()]
+    assert not list((folder.parent / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("policy", ["live", "end", "now"])
+def test_the_last_content_counts(begin, here, policy):
+    """What changed until the end is copied again at the end, unless it was to be saved as it was."""
+    run = begin()
+    run.save("a.txt", policy=policy)
+    folder = Path(run.dir)
+    write(here / "a.txt", "later", LONG_AGO + 1)
+    run.finish()
+    assert (folder / "a.txt").read_text() == ("a.txt" if policy == "now" else "later")
+
+
+def test_a_file_that_lies_in_the_run_already(begin, here):
+    """It is recorded under its own path, and there is no copy of it."""
+    run = begin()
+    own = Path(run.dir, "sub", "own.txt")
+    own.parent.mkdir()
+    own.write_text("own")
+    assert run.save(own) == run.save("sub/own.txt") == run.save(own, base_path=run.dir) == [str(own)]
+    folder = Path(run.dir)
+    assert recorded(run) == [("sub/own.txt", 2)] * 3
+    assert [path for path in folder.rglob("*") if path.is_file()] == [own]
+
+
+def test_ignored_files_are_not_saved(begin, here):
+    """By patterns of their paths in the run."""
+    run = begin(ignore_globs=("*.bin",))
+    assert run.save("a.txt")
+    assert run.save("d/*.bin") == []
+    assert recorded(run) == [("a.txt", 2)]
+
+
+def test_what_is_no_file_is_named(begin, here):
+    """Folders, pipes and broken links; the files beside them are saved."""
+    os.mkfifo("d/pipe")
+    Path("d/broken").symlink_to("nowhere")
+    Path("d/linked").symlink_to("x.bin")
+    warned = []
+    run = begin(warn=warned.append)
+    saved = run.save("d/[!y]*")
+    assert [Path(path).name for path in saved] == ["linked", "x.bin"]
+    assert not Path(saved[0]).is_symlink()
+    (line,) = warned
+    assert line.startswith("not saved: ")
+    assert line.endswith(" and 2 more")
+
+
+def test_a_wrong_policy(begin):
+    """As in the peer."""
+    with pytest.raises(ValueError, match="live"):
+        begin().save("a.txt", policy="sometimes")
+
+
+def test_a_finished_or_disabled_run_saves_nothing(begin, here):
+    """And raises nothing; the finished one says it once."""
+    warned = []
+    run = begin(warn=warned.append)
+    run.finish()
+    warned.clear()
+    assert run.save("a.txt") == run.save("a.txt") == begin(mode="disabled").save("a.txt") == []
+    assert len(warned) == 1
+
+
+# -- looking after them ----------------------------------------------------------------------------------------------
+
+
+class Saving:
+    """Saved files without a thread; copies are counted."""
+
+    def __init__(self, files, monkeypatch, **options):
+        self.warned = []
+        self.saved = SavedFiles(files, self.warned.append, **options)
+        monkeypatch.setattr(self.saved, "_start", lambda: None)
+        self.copies = 0
+        stage = files.stage
+
+        def counted(source):
+            self.copies += 1
+            return stage(source)
+
+        monkeypatch.setattr(files, "stage", counted)
+
+    def save(self, path, policy):
+        return self.saved.save(Selection({path: Path(path).absolute()}, []), policy)
+
+
+@pytest.fixture
+def saving(files, monkeypatch):
+    """See `Saving`."""
+    return Saving(files, monkeypatch)
+
+
+def test_only_what_changed_is_copied_again(here, files, saving):
+    """Live files at each look, those for the end at the last one, and the same state never twice."""
+    saving.save("a.txt", "live")
+    saving.save("a.txt", "live")
+    saving.save("d/x.bin", "end")
+    saving.saved.refresh()
+    assert saving.copies == 2
+    write(here / "a.txt", "two", LONG_AGO + 1)
+    write(here / "d" / "x.bin", "two", LONG_AGO + 1)
+    saving.saved.refresh()
+    assert saving.copies == 3
+    assert ((files.files / "a.txt").read_text(), (files.files / "d" / "x.bin").read_text()) == ("two", "d/x.bin")
+    saving.saved.refresh(final=True)
+    assert saving.copies == 4
+    assert (files.files / "d" / "x.bin").read_text() == "two"
+
+
+def test_a_file_of_the_same_size_and_time(here, files, saving, monkeypatch):
+    """One that changed just before it was copied may change again within the clock's tick: it is looked at again."""
+    now = (here / "a.txt").stat().st_mtime_ns
+    monkeypatch.setattr(savedfiles.time, "time_ns", lambda: now + 1000)
+    saving.save("a.txt", "live")
+    write(here / "a.txt", "A.TXT")
+    saving.saved.refresh()
+    assert (files.files / "a.txt").read_text() == "A.TXT"
+
+
+def test_a_file_that_went_away_stays_as_it_was(here, files, saving):
+    """Its last state is what the run has; nothing is said."""
+    saving.save("a.txt", "live")
+    Path("a.txt").unlink()
+    saving.saved.refresh(final=True)
+    assert (files.files / "a.txt").read_text() == "a.txt"
+    assert not saving.warned
+
+
+def test_a_full_disk_is_named_once(here, files, saving, monkeypatch):
+    """The state before stays, whole; with room again the file is copied."""
+    saving.save("a.txt", "live")
+    write(here / "a.txt", "two", LONG_AGO + 1)
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files._fs, "write", full)
+        saving.saved.refresh()
+        saving.saved.refresh()
+        _, failures = saving.save("d/x.bin", "now")
+    assert len(saving.warned) == 1
+    assert "an earlier state stays" in saving.warned[0]
+    assert failures == [f"{here / 'd' / 'x.bin'}: {os.strerror(errno.ENOSPC)}"]
+    assert [path.name for path in files.directory.rglob("*") if path.is_file()] == ["a.txt"]
+    assert (files.files / "a.txt").read_text() == "a.txt"
+    saving.saved.refresh()
+    assert (files.files / "a.txt").read_text() == "two"
+
+
+def test_a_hard_link_needs_no_copy(here, tmp_path, monkeypatch):
+    """It is the file, until somebody puts another one in its place."""
+    run = tmp_path / "linked"
+    (run / "files").mkdir(parents=True)
+    files = RunFiles(lambda: run, RealFileSystem(), transfer="link")
+    saving = Saving(files, monkeypatch)
+    saving.save("a.txt", "live")
+    write(here / "a.txt", "two", LONG_AGO + 1)
+    saving.saved.refresh()
+    assert saving.copies == 1
+    write(here / "new", "three", LONG_AGO + 2)
+    Path("new").replace("a.txt")
+    saving.saved.refresh()
+    assert (files.files / "a.txt").read_text() == "three"
+
+
+def test_the_end_waits_for_a_bounded_time(here, files, monkeypatch):
+    """A disk that hangs while files are copied a last time costs the end what it may cost, and is named."""
+    warned, hang = [], threading.Event()
+    saved = SavedFiles(files, warned.append)
+    saved.save(Selection({"a.txt": here / "a.txt"}, []), "end")
+    write(here / "a.txt", "two", LONG_AGO + 1)
+
+    def hanging(_source):
+        hang.wait(30)
+        raise OSError(errno.EIO, "gone")
+
+    monkeypatch.setattr(files, "stage", hanging)
+    saved.stop(0.05)
+    hang.set()
+    saved._thread.join()
+    assert "still being copied" in warned[0]
+
+
+def test_a_killed_process_leaves_the_last_state(begin, here, state):
+    """The copy and its record are there as soon as they are flushed, without any end."""
+    run = begin()
+    run.save("a.txt")
+    run.flush()
+    assert Path(run.dir, "a.txt").read_text() == "a.txt"
+    items = list(read_records(run.log_path))
+    assert [record.kind for record in items].count("files") == 1
+    assert RunState().add_all(items).exit_code is None
