@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from .artifact_checks import (
     ArtifactFinalizedError,
@@ -45,6 +45,7 @@ _NEEDS_BACKEND = frozenset(
         *("checkout", "collection", "commit_hash", "created_at", "delete", "download", "entity", "file", "file_count"),
         *("files", "id", "link", "linked_at", "logged_by", "new_draft", "project", "qualified_name", "source_name"),
         *("source_qualified_name", "source_version", "unlink", "updated_at", "url", "used_by", "verify"),
+        "version",
     }
 )
 
@@ -166,15 +167,6 @@ class Artifact:
         """Whether a run has recorded it."""
         return self._logged
 
-    @property
-    def version(self) -> NoReturn:
-        """The backend counts versions.
-
-        Raises:
-            ArtifactNotLoggedError: always, for there is none yet.
-        """
-        self._needs_backend("version")
-
     def is_draft(self) -> bool:
         """Whether no backend has it yet: always, here."""
         return True
@@ -203,11 +195,10 @@ class Artifact:
 
     def __getattr__(self, name: str) -> Any:
         if name in _NEEDS_BACKEND:
-            self._needs_backend(name)
+            raise ArtifactNotLoggedError(
+                f"{self.name}.{name} needs a backend, and this process is offline: sync the run"
+            )
         raise AttributeError(f"an artifact has no attribute {name!r}")
-
-    def _needs_backend(self, name: str) -> NoReturn:
-        raise ArtifactNotLoggedError(f"{self.name}.{name} needs a backend, and this process is offline: sync the run")
 
     # -- filling it --------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from .artifact_record import MAX_NAME_CHARACTERS
+from .errors import CommError, UsageError
 from .values import described
 
 MAX_METADATA_KEYS = 100
@@ -20,11 +21,11 @@ _RESERVED_PREFIXES = {"job": "", "run_table": "run-", "code": "source-"}
 """Type -> how names begin of those artifacts that the format makes itself."""
 
 
-class ArtifactFinalizedError(ValueError):
+class ArtifactFinalizedError(UsageError, AttributeError):
     """The artifact was logged, or finalized: its contents stay as they are."""
 
 
-class ArtifactNotLoggedError(ValueError):
+class ArtifactNotLoggedError(CommError, AttributeError):
     """Only a backend knows this of an artifact, and it gets to know the artifact when the run is synced."""
 
 
