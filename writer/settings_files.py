@@ -77,31 +77,37 @@ def _not_text(path: Path, content: bytes, offset: int) -> str:
 
 
 def _parsed(path: Path, text: str) -> SettingsFile:
-    found: dict[str, dict[str, Line]] = {_SECTION: {}, _FALLBACK: {}}
+    found: dict[str, dict[str, tuple[int, list[str]]]] = {_SECTION: {}, _FALLBACK: {}}  # line and parts of each value
     section: str | None = None
-    key, margin = "", 0
+    parts: list[str] | None = None  # of the value that an indented line continues
+    margin = 0
     wrong: list[int] = []
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if not stripped or stripped[0] in "#;":
             continue
         indent = len(line) - len(line.lstrip())
-        if key and indent > margin and section in found:  # the value goes on
-            begun = found[section][key]
-            found[section][key] = Line(f"{begun.value}\n{stripped}".strip(), begun.number)
+        if parts is not None and indent > margin:
+            parts.append(stripped)
             continue
+        parts = None
         if stripped[0] == "[" and "]" in stripped:
-            section, key = stripped[1 : stripped.index("]")], ""
+            section = stripped[1 : stripped.index("]")]
             continue
         at = min((place for mark in "=:" if (place := stripped.find(mark)) >= 0), default=0)
-        key, margin = stripped[:at].strip().lower(), indent
+        key = stripped[:at].strip().lower()
         if section is None or not key:
             wrong.append(number)
-            key = ""
-        elif section in found:
-            found[section][key] = Line(stripped[at + 1 :].strip().replace("%%", "%"), number)
+            continue
+        parts, margin = [stripped[at + 1 :].strip()], indent
+        if section in found:
+            found[section][key] = (number, parts)
     problem = ""
     if wrong:
         more = f" (as {len(wrong) - 1} more)" if wrong[1:] else ""
         problem = f"{path}:{wrong[0]}: this line{more} is ignored: it is no `key = value` below [{_SECTION}]"
-    return SettingsFile(path, {**found[_FALLBACK], **found[_SECTION]}, problem)
+    values = {
+        key: Line("\n".join(filter(None, parts)).replace("%%", "%"), number)
+        for key, (number, parts) in {**found[_FALLBACK], **found[_SECTION]}.items()
+    }
+    return SettingsFile(path, values, problem)

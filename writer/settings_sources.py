@@ -182,19 +182,18 @@ def _shown(value: Any) -> str:
 
 
 def _unknown(names: Iterable[str], files: Iterable[SettingsFile]) -> Iterator[str]:
-    """A line for all names that are no settings, and one for each that changes what a run is."""
+    """A line for each name whose absence somebody could miss, and one for all others that are no settings."""
     unknown: dict[str, str] = dict.fromkeys(names, "")
     for file in files:
         unknown.update({name: f" ({file.path})" for name in file.values if key_of(name) not in BY_KEY})
     for name in UNSUPPORTED:
         if name in unknown:
             yield f"{name} is not followed: {UNSUPPORTED[name]}"
-    named = [
-        _named(name) + where for name, where in sorted(unknown.items()) if name not in {*UNSUPPORTED, *WITHOUT_EFFECT}
-    ]
-    if named:
-        more = f" and {len(named) - _NAMED} more" if named[_NAMED:] else ""
-        yield f"these settings have no meaning here: {', '.join(named[:_NAMED])}{more}"
+    others = sorted(unknown.keys() - UNSUPPORTED.keys() - WITHOUT_EFFECT)
+    if others:
+        more = f" and {len(others) - _NAMED} more" if others[_NAMED:] else ""
+        named = ", ".join(_named(name) + unknown[name] for name in others[:_NAMED])
+        yield f"these settings have no meaning here: {named}{more}"
 
 
 def _named(name: str) -> str:
@@ -202,5 +201,5 @@ def _named(name: str) -> str:
 
     shown = name if name.isprintable() else ascii(name)
     shown = shown if len(shown) <= _NAME_SHOWN else f"{shown[:_NAME_SHOWN]}..."
-    near = difflib.get_close_matches(name, BY_KEY, n=1, cutoff=0.8)
+    near = difflib.get_close_matches(name[:_NAME_SHOWN], BY_KEY, n=1, cutoff=0.8)
     return f"{shown} (did you mean {near[0]}?)" if near else shown

@@ -174,8 +174,8 @@ def _redact(value: Any) -> frozenset[str]:
 
 TEXT = Kind("text", _text)
 FLAG = Kind("true or false", _flag)
-LIST = Kind("texts", _texts, listed=True)
-TAGS = Kind(f"texts of 1 to {_MAX_TAG} characters", _tags, listed=True)
+LIST = Kind("a list of texts", _texts, listed=True)
+TAGS = Kind(f"a list of texts, each of 1 to {_MAX_TAG} characters", _tags, listed=True)
 PROJECT = Kind(f"up to {_MAX_PROJECT} characters, none of {' '.join(sorted(_NO_PROJECT))}", _project)
 RUN_ID = Kind("1 to 128 bytes of printable characters, none of : ; , # ? / \\ '", _run_id)
 FOLDER = Kind("a path", _folder)

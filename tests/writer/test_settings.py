@@ -216,7 +216,7 @@ def test_how_values_may_be_written(setting, given, value):
         ({"copy_limit": True}, "copy_limit=True: "),
         ({"project": "a/b"}, "project='a/b': project takes up to 128 characters, none of # % / : ? \\"),
         ({"project": "x" * 300}, "project='" + "x" * 199 + "...: "),
-        ({"tags": ["", "a"]}, "tags=a list: tags takes texts of 1 to 64 characters"),
+        ({"tags": ["", "a"]}, "tags=a list: tags takes a list of texts, each of 1 to 64 characters"),
         ({"strict": "ture"}, "strict='ture': strict takes true or false"),
         ({"disable_code": "perhaps"}, "disable_code='perhaps': disable_code takes true or false"),
         ({"run_name": {}}, "name=a dict: name takes text"),

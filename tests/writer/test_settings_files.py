@@ -42,7 +42,7 @@ def test_the_peers_format(read):
         "entity": Line("team", 10),
         "name": Line("a = b", 11),
         "notes": Line("first\nsecond", 12),
-        "tags": Line("project = p 100%%", 17),
+        "tags": Line("project = p 100%", 17),
     }
 
 
@@ -121,6 +121,26 @@ def test_a_file_that_says_it_is_small_is_read_no_further(read, monkeypatch):
     monkeypatch.setattr(os, "fstat", lambda _: status)
 
     assert "larger than" in read(b"\n" * (MAX_BYTES + 1)).problem
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[default]\nname = a\n" + " b\n" * 340_000,
+        "[default]\n" + "".join(f"{number:x}=1\n" for number in range(120_000)),
+        "x\n" * 500_000,
+        "[default]\n" + "x" * 1_000_000 + "=1\n",
+        "[default]\ntags = " + "[" * 1_000_000,
+    ],
+    ids=["lines", "keys", "wrong", "name", "nested"],
+)
+def test_files_made_to_take_long(tmp_path, content):
+    """A megabyte of anything costs moments, and few characters of a message."""
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "settings").write_text(content)
+    resolved = resolve(Settings(dir=tmp_path), None, {})
+
+    assert len("".join(resolved.warnings)) < 3000
 
 
 def test_what_is_no_file(tmp_path):

@@ -1,0 +1,71 @@
+"""docs/settings.md says what the table of settings says. `python tests/writer/test_settings_docs.py` writes it anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from runferry.writer.settings_table import ANYWHERE, SETTINGS, UNSUPPORTED
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+HEAD = ("setting", "variables", "takes", "default", "is")
+
+
+def written(default):
+    """A default as somebody would write it."""
+    if default is None or default in ("", ()):
+        return ""
+    if isinstance(default, tuple):
+        return ", ".join(default)
+    return str(default).lower() if isinstance(default, bool) else str(default).removesuffix(".0")
+
+
+def cells(setting):
+    """One row. Behind `RUNFERRY_` only a setting's own name and its switches are shown, to keep the table legible."""
+    about = setting.about + ("" if setting.scope == ANYWHERE else f" *{setting.scope.capitalize()}.*")
+    names = [setting.name, *(key for key in setting.keys if key != setting.name)]
+    ours = {f"RUNFERRY_{key.upper()}" for key in (setting.name, *setting.switches)}
+    variables = [name for name in setting.environment if name in ours or name.startswith("WANDB_")]
+    default = written(setting.default)
+    return (
+        ", ".join(f"`{name}`" for name in names),
+        ", ".join(f"`{name}`" for name in variables),
+        setting.kind.takes.replace("|", "\\|"),
+        f"`{default}`" if default else "",
+        about,
+    )
+
+
+def table():
+    lines = [HEAD, ("---",) * len(HEAD), *map(cells, SETTINGS)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def parts(text):
+    """The page before, within and after its table."""
+    return re.fullmatch(r"(.*?\n\n)(\| setting \|.*?\n)(\n.*|)", text, re.DOTALL).groups()
+
+
+def test_the_page_has_every_setting_as_it_is():
+    """A setting that is added, renamed or explained anew changes the page with it."""
+    assert parts(PAGE.read_text())[1] == table(), f"run `python {Path(__file__).name}`"
+
+
+def test_the_page_speaks_of_what_is_not_followed():
+    """Whoever looks for a setting of the peer that has no meaning here finds it named."""
+    text = PAGE.read_text()
+
+    assert all(f"`{name}`" in text for name in UNSUPPORTED)
+
+
+def test_the_table_can_be_read_back():
+    """Each row has as many cells as the head, and its first name is the setting's."""
+    rows = [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in table().splitlines()[2:]]
+
+    assert {len(row) for row in rows} == {len(HEAD)}
+    assert [row[0].split("`")[1] for row in rows] == [setting.name for setting in SETTINGS]
+
+
+if __name__ == "__main__":
+    before, _, after = parts(PAGE.read_text())
+    PAGE.write_text(before + table() + after)
