@@ -56,8 +56,9 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         notes: free text.
         config: a mapping, or an object with attributes such as `argparse.Namespace`.
         dir: where the folder `wandb` goes.
-        resume: true (or "allow", "must", "auto") marks the new log as one that continues the run `id`: a sync appends it
-            behind the run's other logs. Steps here begin at 0 all the same, and a warning says so.
+        resume: "allow" goes on behind the logs of the run `id` in this folder, if there are any, "must" warns if there
+            are none, and "never" takes it for an error if there are. "auto" (or true) finds the run by itself: a
+            restarted Slurm or torchrun job's, else the last one that was cut off. docs/resume.md tells the rest.
         mode: "offline", "disabled", "dryrun" or "online".
         reinit: what to do with a current run: True or "finish_previous" finishes it, "create_new" leaves it alone,
             False or "return_previous" returns it; unless given it is returned, and in a notebook finished.
@@ -70,6 +71,7 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
     Raises:
         SettingsError: a setting that cannot have its value.
         UnloggableError: `config` is neither a mapping nor an object with attributes.
+        UsageError: `resume` asks for what cannot be.
     """
     global _current
     arguments = Settings(
@@ -100,17 +102,22 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
     role = Role.FULL if resolved.ranks == "all" else rank_of(os.environ).role
     from .. import __version__
 
-    run = Run(resolved, config, role=role, version=__version__)
+    start = None
+    if resolved.resume_mode or resolved.ranks == "all":
+        from .resume import begin
+
+        start = begin(resolved, os.environ, role)
+        resolved = start.settings
+    run = Run(resolved, config, role=role, behind=start.behind if start else None, version=__version__)
     _current = run
     if not resolved.silent and not run.disabled:
         if run.log_path and resolved.talks:
             say(f"logging run {run.id} to {run.log_path}")
-        if resolved.resume:
-            warn_on_stderr(
-                f"resume: steps begin at 0 here; a sync puts them behind those of the earlier logs of {run.id}"
-            )
-        if resolved.mode == "online" and resolved.talks:
-            say("mode online: this process logs offline; `runferry sync` on its folder sends it")
+        if start is not None:
+            for warning in start.warnings:
+                warn_on_stderr(warning)
+            for note in start.notes if resolved.talks else ():
+                say(note)
     return run
 
 

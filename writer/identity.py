@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import guides, records
 from .config_files import config_from_files
@@ -19,6 +19,16 @@ from .values import Path
 
 _MAX_CONFIG_VALUE_BYTES = 32 * 1024 * 1024
 """The whole config stands in one record."""
+_MAX_INT32 = 2**31 - 1
+
+
+class Behind(NamedTuple):
+    """Where a run goes on that earlier logs hold the beginning of."""
+
+    step: int = 0
+    """Of the first row that is logged without one."""
+    runtime_s: float = 0.0
+    """Seconds that the run has taken before."""
 
 
 class Identity:
@@ -34,6 +44,7 @@ class Identity:
         changed: Changed,
         warn_once: Callable[[str, str], None],
         watch: Guides | None = None,
+        behind: Behind | None = None,
     ) -> None:
         """Take over settings and config.
 
@@ -45,6 +56,7 @@ class Identity:
             changed: told of each change of the config.
             warn_once: takes a topic and one line for the user.
             watch: told the size of the config.
+            behind: where the run goes on, if earlier logs of it are known.
 
         Raises:
             UnloggableError: `config` is neither a mapping nor an object with attributes.
@@ -65,7 +77,10 @@ class Identity:
             host=settings.host or _host(),
             start_ns=self._now_ns(),
             resume=settings.resume,
+            starting_step=behind.step if behind else 0,
+            runtime_s=min(int(behind.runtime_s), _MAX_INT32) if behind else 0,
         )
+        self.behind = behind
         self.config = Config(changed)
         self.config.set_all(config_from_files(settings.config_paths, lambda line: warn_once(line, line)))
         if config is not None:
@@ -89,7 +104,9 @@ class Identity:
         header = records.header(self._version)
         if definitions is None:
             return [header, self.record()]
-        later = self.info._replace(resume=True, start_ns=self._now_ns())
+        now_ns = self._now_ns()
+        taken = self.info.runtime_s + max(0, now_ns - self.info.start_ns) // 10**9
+        later = self.info._replace(resume=True, start_ns=now_ns, runtime_s=min(taken, _MAX_INT32))
         return [header, self._record(later), *(records.metric(definition) for definition in definitions)]
 
     def record(self) -> bytes:

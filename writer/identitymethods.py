@@ -92,8 +92,13 @@ class IdentityMethods:
 
     @property
     def resumed(self) -> bool:
-        """Whether `resume` was asked for."""
-        return self._settings.resume
+        """Whether earlier logs of the run are known, behind which it goes on."""
+        return self._identity.behind is not None
+
+    @property
+    def starting_step(self) -> int:
+        """The step of the first row that was logged without one."""
+        return self._identity.behind.step if self._identity.behind else 0
 
     @property
     def path(self) -> str:
@@ -150,7 +155,7 @@ class IdentityMethods:
         """Not supported: neither gradients nor weights are logged, and a warning says so."""
         self._warn_once("watch", "watch logs nothing here; log the histograms of your weights or gradients yourself")
 
-    def unwatch(self, *_models: Any) -> None:
+    def unwatch(self, models: Any = None) -> None:
         """Nothing to undo; see `watch`."""
 
     def pin_config_keys(self, keys: Iterable[str] = ()) -> None:

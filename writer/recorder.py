@@ -55,6 +55,7 @@ class Recorder:
         *,
         start_s: float,
         hold_steps: bool = True,
+        first_step: int = 0,
         note: Callable[..., None] = lambda *_features: None,
         sync_files: Callable[[], Any] = lambda: None,
         watch: guides.Guides | None = None,
@@ -68,6 +69,7 @@ class Recorder:
             start_s: the start of the run, monotonic seconds; `_runtime` counts from it.
             hold_steps: keep a row with an explicit step open for later calls of the same step. Without, each call's
                 part is written at once (levels `record` and `disk`) and the parts merge at replay.
+            first_step: where a resumed run goes on. Its first row may have a lower step of its own: an older checkpoint.
             note: told the telemetry's numbers of features that are used.
             sync_files: brings the files beside the log to the device.
             watch: warns of documented sizes and numbers that are passed.
@@ -87,8 +89,9 @@ class Recorder:
         self._warned: set[str] = set()
         self.summary = SummaryState()
         self.definitions = Definitions()
-        self.step = 0
+        self.step = first_step
         """The step that is open: the next row without a step of its own gets it."""
+        self._goes_on_at: int | None = first_step or None
         self.rows_late = 0
         """Rows whose step was lower than the open one."""
         self.rows_refused = 0
@@ -119,7 +122,7 @@ class Recorder:
         if media is not None:
             row |= self._landed(media, str(self.step if step is None else step))
         if step is not None and step != self.step:
-            if step < self.step:
+            if step < self.step and not self._goes_back():
                 self._late(now, step, row)
                 return
             self._commit()
@@ -164,6 +167,12 @@ class Recorder:
         if landing.features:
             self._note(*landing.features)
         return landing.value
+
+    def _goes_back(self) -> bool:
+        """Whether no row has come since the run was resumed: then the first one says where training goes on."""
+        is_first = self.step == self._goes_on_at and self._pending is None
+        self._goes_on_at = None
+        return is_first
 
     def _late(self, now: float, step: int, row: Row) -> None:
         self.rows_late += 1

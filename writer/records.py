@@ -81,6 +81,9 @@ class RunInfo(NamedTuple):
     host: str = ""
     start_ns: int = 0
     resume: bool = False
+    starting_step: int = 0
+    runtime_s: int = 0
+    """Seconds that the run had taken before this log; the times of its rows go on from there."""
 
 
 def run(info: RunInfo, config: Iterable[Update], telemetry_body: bytes = b"") -> bytes:
@@ -97,8 +100,10 @@ def run(info: RunInfo, config: Iterable[Update], telemetry_body: bytes = b"") ->
         *(text(10, tag) for tag in info.tags),
         text(12, info.sweep_id),
         text(13, info.host),
+        integer(14, info.starting_step),
         timestamp(17, info.start_ns // 1000 * 1000),  # microseconds, as the peer keeps it
         message(19, telemetry_body) if telemetry_body else b"",
+        integer(20, info.runtime_s),
         integer(24, info.resume),
     ]
     return message(17, b"".join(body))

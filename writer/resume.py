@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .earlier import EarlierLog, logs_of, newest_logs, read_ends, stitch
+from .errors import UsageError
+from .identity import Behind
 from .ranks import Job, Rank, Role, job_of, rank_of, world_size
 from .settings import Resolved, id_of, new_id
 
@@ -22,10 +24,11 @@ LIVE_S = 20.0
 DERIVED_LENGTH = 12
 """Characters of an id that is derived from a job: 62 bits, since those of all jobs share one space."""
 
+_MAX_STEP = 2**63 - 1
 _derived: Counter[tuple[str, ...]] = Counter()  # ids derived in this process, by what they were derived from
 
 
-class ResumeError(RuntimeError):
+class ResumeError(UsageError):
     """`resume` asks for what cannot be: the message says what there is, and what to do."""
 
 
@@ -34,12 +37,8 @@ class Start(NamedTuple):
 
     settings: Resolved
     """With the run id decided."""
-    first_step: int = 0
-    """The step of the first row that is logged without one."""
-    runtime_s: float = 0.0
-    """Seconds that the run has taken before."""
-    continued: bool = False
-    """Whether the run has logs before this one."""
+    behind: Behind | None = None
+    """Where it goes on; None where it has no logs before this one."""
     notes: tuple[str, ...] = ()
     """What the user should know, a line each."""
     warnings: tuple[str, ...] = ()
@@ -146,10 +145,10 @@ def _behind(settings: Resolved, logs: list[EarlierLog], warnings: list[str]) -> 
     unread = next((log.path for log in logs if not log.whole), None)
     if unread is not None:
         warnings.append(f"{unread}: no row near its end, so it does not count for the step to go on from")
-    first = 0 if progress.last_step is None else max(0, progress.last_step + 1)
+    first = 0 if progress.last_step is None else min(max(0, progress.last_step + 1), _MAX_STEP)
     many = "1 log" if len(logs) == 1 else f"{len(logs)} logs"
     note = f"run {settings.run_id} goes on at step {first}, behind {many} in {settings.root / 'wandb'}"
-    return Start(settings, first, progress.runtime_s, continued=True, notes=(note,), warnings=tuple(warnings))
+    return Start(settings, Behind(first, progress.runtime_s), notes=(note,), warnings=tuple(warnings))
 
 
 def _belongs(log: EarlierLog, settings: Resolved) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from operator import index
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import lifecycle, records
 from .attendant import Attendant
@@ -17,7 +17,7 @@ from .console import ConsoleLog, Subscription, capture
 from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
 from .guides import Guides
-from .identity import Identity
+from .identity import Behind, Identity
 from .identitymethods import IdentityMethods
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
 from .mappings import REMOVED, Summary
@@ -31,6 +31,9 @@ from .settings import Resolved
 from .values import NAMES, PLAIN, PLAIN_OR_NESTED, UnloggableError, flatten, plain
 from .values import Path as KeyPath
 
+if TYPE_CHECKING:
+    from .online import Syncs
+
 
 class Run(IdentityMethods, FileMethods, SaveMethods):
     """One run. Its methods may be called from any thread; in a forked child they do nothing."""
@@ -41,6 +44,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         config: Any = None,
         *,
         role: Role = Role.FULL,
+        behind: Behind | None = None,
         version: str = "0",
         pid: int | None = None,
         argv: Sequence[str] | None = None,
@@ -54,6 +58,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             settings: every setting, decided.
             config: what `init(config=...)` was given.
             role: what this process records.
+            behind: where the run goes on, if earlier logs of it are known.
             version: ours, for the log's header.
             pid: the process whose metrics are sampled; this one unless given.
             argv: its command line.
@@ -73,6 +78,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         self._warned: set[str] = set()
         self._capture: Subscription | None = None
         self._attendant: Attendant | None = None
+        self._syncs: Syncs | None = None
         start_s = clock.monotonic()
         watch = Guides(self._warn_once) if settings.log_guides else None
         self._identity = Identity(
@@ -83,6 +89,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             changed=self._config_changed,
             warn_once=self._warn_once,
             watch=watch,
+            behind=behind,
         )
         self.summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
@@ -99,8 +106,9 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
                 self._journal,
                 clock,
                 self._warn,
-                start_s=start_s,
+                start_s=start_s - (behind.runtime_s if behind else 0.0),
                 hold_steps=held,
+                first_step=behind.step if behind else 0,
                 note=self._note,
                 sync_files=self._sync_files,
                 watch=watch,
@@ -136,6 +144,17 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             settings, self._pump.submit, info.start_ns, self._warn, label=label, pid=pid, argv=argv, errands=errands
         )
         self._attendant.start()
+        if settings.mode == "online" and settings.sync_watch and self._takes_rows:
+            self._begin_sync()
+
+    def _begin_sync(self) -> None:
+        """Have the run synced while it is written, by a process of its own."""
+        from .online import LOG_NAME, Syncs
+
+        self._syncs = Syncs(self._warn, base_url=self._settings.base_url)
+        for directory in self._syncs.accompany(self._journal.paths):
+            if self._settings.talks:
+                say(f"mode online: the run is synced while it goes on; {directory / LOG_NAME} says how")
 
     # -- logging -----------------------------------------------------------------------------------------------------
 
@@ -390,6 +409,8 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             return self._report
         report = self._report = self._tally(synced=ended and not self._journal.dirty and not self._journal.failing)
         lifecycle.forget(self)
+        if self._syncs is not None:  # a log that could not be made at first, or a further one
+            self._syncs.accompany(report.paths)
         if not report.complete:
             self._warn(f"run {self.id}: {report}")
         elif not self._settings.silent:
@@ -424,7 +445,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         self._pump.abandon()
         self._ending = threading.Lock()
         self._console.abandon()
-        self._capture = self._attendant = None
+        self._capture = self._attendant = self._syncs = None
 
     def __enter__(self) -> Run:  # noqa: PYI034 - Self needs Python 3.11
         return self

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from runferry.logformat import Gap, RunState, read_records
-from runferry.writer import Settings, api
+from runferry.writer import Settings, api, online
 from runferry.writer.run import Run
 from runferry.writer.settings import resolve
 
@@ -15,6 +15,16 @@ def clean_environ(monkeypatch):
     for name in list(os.environ):
         if name.startswith(("WANDB_", "RUNFERRY_", "SLURM_", "OMPI_", "PMI_")) or name in {"RANK", "LOCAL_RANK"}:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def no_process(monkeypatch):
+    """Runs of mode online start no sync, but in the tests that are about it."""
+
+    def refuse(command, **_options):
+        raise OSError(f"no process in tests: {command}")
+
+    monkeypatch.setattr(online, "_popen", refuse)
 
 
 @pytest.fixture(autouse=True)

@@ -228,7 +228,7 @@ def test_a_run_goes_on_behind_its_logs(tmp_path, mode):
 
     start = begin(tmp_path, id="seg", resume=mode)
 
-    assert (start.settings.run_id, start.first_step, start.runtime_s, start.continued) == ("seg", 100, 99.0, True)
+    assert (start.settings.run_id, start.behind) == ("seg", (100, 99.0))
     assert start.settings.resume
     assert start.warnings == ()
     assert "goes on at step 100" in start.notes[0]
@@ -239,7 +239,7 @@ def test_a_run_without_logs_begins(tmp_path, mode):
     """Nothing is there, so nothing is said."""
     start = begin(tmp_path, id="seg", resume=mode)
 
-    assert start == start._replace(first_step=0, runtime_s=0.0, continued=False, notes=(), warnings=())
+    assert start == start._replace(behind=None, notes=(), warnings=())
     assert (start.settings.run_id, start.settings.resume) == ("seg", True)
 
 
@@ -247,7 +247,7 @@ def test_must_without_a_log_says_what_cannot_be_known(tmp_path):
     """The run may be at a server, which is not asked: steps begin at 0, with a warning."""
     start = begin(tmp_path, id="seg", resume="must")
 
-    assert (start.first_step, start.continued, start.settings.resume) == (0, False, True)
+    assert (start.behind, start.settings.resume) == (None, True)
     assert "cannot be asked here" in start.warnings[0]
 
 
@@ -272,7 +272,7 @@ def test_a_log_of_system_metrics_is_no_earlier_run(tmp_path):
     make(tmp_path, more=[logs.sample(1)])
 
     assert begin(tmp_path, id="seg", resume="never").settings.run_id == "seg"
-    assert not begin(tmp_path, id="seg", resume="allow").continued
+    assert begin(tmp_path, id="seg", resume="allow").behind is None
 
 
 def test_the_same_id_in_another_project_is_another_run(tmp_path):
@@ -281,7 +281,7 @@ def test_the_same_id_in_another_project_is_another_run(tmp_path):
 
     start = begin(tmp_path, id="seg", resume="allow")
 
-    assert (start.first_step, start.continued) == (0, False)
+    assert start.behind is None
     assert "project 'q'" in start.warnings[0]
 
 
@@ -301,7 +301,7 @@ def test_auto_takes_up_the_last_run_that_was_cut_off(tmp_path):
 
     start = begin(tmp_path, resume="auto")
 
-    assert (start.settings.run_id, start.first_step, start.continued) == ("killed", 5, True)
+    assert (start.settings.run_id, start.behind.step) == ("killed", 5)
     assert start.settings.given_id
 
 
@@ -314,7 +314,7 @@ def test_auto_begins_anew_behind_a_run_that_finished_or_goes_on(tmp_path, exit_c
     start = begin(tmp_path, resume="auto")
 
     assert start.settings.run_id not in {"old", "last"}
-    assert (start.first_step, start.continued, start.settings.resume) == (0, False, False)
+    assert (start.behind, start.settings.resume) == (None, False)
 
 
 def test_without_resume_nothing_is_looked_for(tmp_path, monkeypatch):
@@ -323,9 +323,9 @@ def test_without_resume_nothing_is_looked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(resume, "newest_logs", None)
 
     assert begin(tmp_path, id="seg").settings.run_id == "seg"
-    assert begin(tmp_path, {"SLURM_JOB_ID": "1", "SLURM_RESTART_COUNT": "1"}).first_step == 0
-    assert begin(tmp_path, id="seg", mode="disabled", resume="must").first_step == 0
-    assert begin(tmp_path, id="seg", role=Role.NONE, resume="must").first_step == 0
+    assert begin(tmp_path, {"SLURM_JOB_ID": "1", "SLURM_RESTART_COUNT": "1"}).behind is None
+    assert begin(tmp_path, id="seg", mode="disabled", resume="must").behind is None
+    assert begin(tmp_path, id="seg", role=Role.NONE, resume="must").behind is None
 
 
 # -- restarts --------------------------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_a_restart_is_the_same_run(tmp_path, first, again, mode):
     after = begin(tmp_path, again, resume=mode, agent=lambda: "agent")
 
     assert before.settings.run_id == after.settings.run_id
-    assert (before.first_step, after.first_step) == (0, 50)
+    assert (before.behind, after.behind.step) == (None, 50)
     assert after.warnings == ()
 
 
