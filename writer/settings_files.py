@@ -84,6 +84,8 @@ def _parsed(path: Path, text: str) -> SettingsFile:
     wrong: list[int] = []
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
+        if not stripped and parts is not None:
+            parts.append("")  # within a value; after it, it is cut off
         if not stripped or stripped[0] in "#;":
             continue
         indent = len(line) - len(line.lstrip())
@@ -107,7 +109,7 @@ def _parsed(path: Path, text: str) -> SettingsFile:
         more = f" (as {len(wrong) - 1} more)" if wrong[1:] else ""
         problem = f"{path}:{wrong[0]}: this line{more} is ignored: it is no `key = value` below [{_SECTION}]"
     values = {
-        key: Line("\n".join(filter(None, parts)).replace("%%", "%"), number)
+        key: Line("\n".join(parts).strip().replace("%%", "%"), number)
         for key, (number, parts) in {**found[_FALLBACK], **found[_SECTION]}.items()
     }
     return SettingsFile(path, values, problem)

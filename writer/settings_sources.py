@@ -21,7 +21,7 @@ from .settings_table import (
     Resolved,
     Setting,
 )
-from .settings_values import FLAG, split
+from .settings_values import FLAG, FOLDER, split
 
 DEFAULT = "default"
 
@@ -97,8 +97,9 @@ def decide_all(
         unknown: names that were given in code and are no settings.
     """
     direct = [*_code(arguments, base), *_environment(environ)]
-    root = _decide(Resolved.root, direct).value
-    scopes = {path: {ANYWHERE} for path in workspace_files(root)}
+    # A workspace is where the runs go, and where the script is started: the peer's commands write there.
+    roots = dict.fromkeys((_decide(Resolved.root, direct).value, FOLDER.read(".")))
+    scopes = {path: {ANYWHERE} for root in roots for path in workspace_files(root)}
     for path in user_files(environ, home):
         scopes.setdefault(path, {ANYWHERE, NOT_IN_WORKSPACE})
     files = [file for path in scopes if (file := read_settings_file(path)) is not None]

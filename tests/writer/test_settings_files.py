@@ -41,7 +41,7 @@ def test_the_peers_format(read):
     assert found.values == {
         "entity": Line("team", 10),
         "name": Line("a = b", 11),
-        "notes": Line("first\nsecond", 12),
+        "notes": Line("first\n\nsecond", 12),
         "tags": Line("project = p 100%", 17),
     }
 
@@ -207,16 +207,17 @@ def test_the_home_is_the_environments(tmp_path, monkeypatch):
     assert resolve(Settings(), None, {}).entity == ""
 
 
-def test_the_folder_that_is_asked_for_has_its_own_file(tmp_path, monkeypatch):
-    """`dir` decides which workspace counts, wherever it was given."""
+def test_a_workspace_is_where_runs_go_and_where_the_script_starts(tmp_path, monkeypatch):
+    """The file of `dir`, wherever that was given, is stronger than that of the working directory; both are read."""
     here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here, there):
+    for folder, more in ((here, "name = n\n"), (there, "")):
         (folder / "wandb").mkdir(parents=True)
-        (folder / "wandb" / "settings").write_text(f"[default]\nentity = {folder.name}\n")
+        (folder / "wandb" / "settings").write_text(f"[default]\nentity = {folder.name}\n{more}")
     monkeypatch.chdir(here)
+    elsewhere = resolve(Settings(), None, {"WANDB_DIR": str(there)})
 
     assert resolve(Settings(), None, {}).entity == "here"
-    assert resolve(Settings(), None, {"WANDB_DIR": str(there)}).entity == "there"
+    assert (elsewhere.entity, elsewhere.name) == ("there", "n")
 
 
 def test_a_wrong_value_in_a_file_is_passed_over(tmp_path):

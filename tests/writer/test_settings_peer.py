@@ -1,0 +1,141 @@
+"""The peer as judge: the same variables and files mean the same in both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from runferry.writer.settings import Settings, resolve
+from support import peer
+
+pytestmark = [pytest.mark.peer, pytest.mark.skipif(bool(peer.missing()), reason=peer.missing())]
+
+ASK = """
+import json, os, sys
+from wandb.sdk.wandb_settings import Settings
+answers = []
+for case in json.load(sys.stdin):
+    os.chdir(case["folder"])
+    settings = Settings()
+    settings.settings_system = case["system"]
+    settings.update_from_system_settings()
+    settings.update_from_env_vars(case["environ"])
+    answers.append({name: getattr(settings, name) for name in case["names"]})
+json.dump(answers, open(sys.argv[1], "w"))
+"""
+
+NAMES = {
+    "root_dir": "root",
+    "project": "project",
+    "entity": "entity",
+    "run_name": "name",
+    "run_notes": "notes",
+    "run_tags": "tags",
+    "run_id": "run_id",
+    "run_group": "group",
+    "run_job_type": "job_type",
+    "sweep_id": "sweep_id",
+    "resume": "resume_mode",
+    "reinit": "reinit",
+    "ignore_globs": "ignore_globs",
+    "silent": "silent",
+    "quiet": "quiet",
+    "disable_git": "disable_git",
+    "host": "host",
+    "program": "program",
+    "username": "username",
+    "x_label": "label",
+    "x_stats_sampling_interval": "sample_interval",
+    "x_disable_stats": "disable_stats",
+    "x_disable_meta": "disable_meta",
+    "x_stats_no_cgroup": "no_cgroup",
+    "x_stats_cpu_count": "cpu_count",
+    "x_stats_gpu_type": "gpu_type",
+}
+"""The peer's name of each setting that both have with equal values -> the attribute here."""
+
+OWN_DEFAULTS = {"project": (None, "uncategorized"), "mode": ("online", "offline")}
+"""Setting -> the peer's default and ours."""
+
+CASES = [
+    {"environ": {}},
+    {
+        "environ": {
+            "WANDB_MODE": "disabled",
+            "WANDB_DIR": "/scratch",
+            "WANDB_PROJECT": "p",
+            "WANDB_ENTITY": "e",
+            "WANDB_NAME": "n",
+            "WANDB_NOTES": "o",
+            "WANDB_TAGS": "a,b",
+            "WANDB_RUN_ID": "r1",
+            "WANDB_RUN_GROUP": "g",
+            "WANDB_JOB_TYPE": "j",
+            "WANDB_SWEEP_ID": "s",
+            "WANDB_RESUME": "must",
+            "WANDB_REINIT": "create_new",
+            "WANDB_IGNORE_GLOBS": "*.a,*.b",
+            "WANDB_SILENT": "true",
+            "WANDB_QUIET": "1",
+            "WANDB_DISABLE_GIT": "true",
+            "WANDB_HOST": "h",
+            "WANDB_PROGRAM": "t.py",
+            "WANDB_USERNAME": "u",
+            "WANDB_X_LABEL": "l",
+            "WANDB_X_STATS_SAMPLING_INTERVAL": "2.5",
+            "WANDB_X_DISABLE_STATS": "yes",
+            "WANDB__DISABLE_META": "on",
+            "WANDB_X_STATS_CPU_COUNT": "3",
+            "WANDB_X_STATS_GPU_TYPE": "t",
+        }
+    },
+    {"environ": {"WANDB_RUN_NAME": "n", "WANDB_RUN_NOTES": "o", "WANDB_RUN_JOB_TYPE": "j", "WANDB_ROOT_DIR": "/r"}},
+    {"environ": {"WANDB_SILENT": "f", "WANDB_QUIET": "N", "WANDB_RESUME": "never", "WANDB_MODE": "dryrun"}},
+    {"environ": {}, "workspace": "entity = e\nmode = online\n", "user": "entity = weak\nrun_name: n\n"},
+    {"environ": {"WANDB_ENTITY": "strong"}, "workspace": "entity = e\nrun_notes = a\n  b\n\n  c\n"},
+    {"environ": {"WANDB_DIR": "/scratch"}, "workspace": "Entity = e\n# c\n; c\nproject : p = q\n"},
+    {"environ": {}, "user": "ignore_globs = a,b\nsilent = true\nx_stats_sampling_interval = 3\nrun_id = r=1\n"},
+    {"environ": {}, "user": "run_group = 100%%\n[other]\nentity = no\n[DEFAULT]\nhost = h\n"},
+]
+
+
+def test_variables_and_files_mean_what_they_mean_to_the_peer(tmp_path, monkeypatch):
+    """Each case resolved by both: equal, but for the two defaults that are ours."""
+    asked = []
+    for number, case in enumerate(CASES):
+        folder, home = tmp_path / f"{number}", tmp_path / f"home{number}"
+        places = {"workspace": folder / "wandb" / "settings", "user": home / ".config" / "wandb" / "settings"}
+        folder.mkdir()
+        for place, path in places.items():
+            if place in case:
+                path.parent.mkdir(parents=True)
+                path.write_text(f"[default]\n{case[place]}")
+        system = str(places["user"])
+        asked.append({"folder": str(folder), "system": system, "environ": case["environ"], "names": [*NAMES, "mode"]})
+    answers = tmp_path / "answers.json"
+    subprocess.run(
+        [peer.PYTHON, "-c", ASK, answers],
+        input=json.dumps(asked),
+        text=True,
+        check=True,
+        capture_output=True,
+        timeout=peer.TIMEOUT_S,
+        cwd=tmp_path,
+    )
+    for number, (case, theirs) in enumerate(zip(asked, json.loads(answers.read_text()), strict=True)):
+        monkeypatch.chdir(case["folder"])
+        ours = resolve(Settings(), None, {"HOME": str(tmp_path / f"home{number}"), **case["environ"]})
+        assert ours.warnings == ()
+        found = {name: getattr(ours, attribute) for name, attribute in NAMES.items()}
+        found["mode"] = ours.mode
+        found["run_id"] = ours.run_id if ours.given_id else None
+        found["root_dir"] = str(ours.root)
+        for name, value in found.items():
+            their = theirs[name]
+            if (their, value) == OWN_DEFAULTS.get(name):
+                continue
+            if isinstance(their, list):
+                their = tuple(their)
+            same = value == {"dryrun": "offline"}.get(their, their) if their is not None else not value
+            assert same, (number, name, their, value)
