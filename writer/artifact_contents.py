@@ -163,22 +163,23 @@ def bring_home(
     return entry._replace(digest=digest, size=kept.size, local_path=str(kept.path)), digest == entry.digest
 
 
-def walk(root: Path, skipped: Callable[[Path, str], None]) -> Iterator[tuple[Path, str]]:
-    """The files below a folder with their paths relative to it, links followed, in the order of their names.
+def walk(root: Path, skipped: Callable[[Path, str], None], *, follow: bool = True) -> Iterator[tuple[Path, str]]:
+    """The files below a folder with their paths relative to it, in the order of their names. Links to files count.
 
     Args:
         root: the folder.
         skipped: told what is left out, and why: links into a folder above them, broken links, pipes and devices.
+        follow: links to folders are followed too.
 
     Raises:
         OSError: the folder itself cannot be read.
     """
     os.scandir(root).close()
-    yield from _walk(root, "", (_identity(root),), skipped)
+    yield from _walk(root, "", (_identity(root),), skipped, follow)
 
 
 def _walk(
-    folder: Path, below: str, above: tuple[tuple[int, int], ...], skipped: Callable[[Path, str], None]
+    folder: Path, below: str, above: tuple[tuple[int, int], ...], skipped: Callable[[Path, str], None], follow: bool
 ) -> Iterator[tuple[Path, str]]:
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths
@@ -193,10 +194,12 @@ def _walk(
                 yield path, relative
             elif not stat.S_ISDIR(mode):
                 skipped(path, "it is no file")
+            elif not follow and path.is_symlink():
+                skipped(path, "it is a link to a folder")
             elif (here := _identity(path)) in above:
                 skipped(path, "it leads back into a folder above it")
             else:
-                yield from _walk(path, f"{relative}/", (*above, here), skipped)
+                yield from _walk(path, f"{relative}/", (*above, here), skipped, follow)
         except OSError as error:
             skipped(path, error.strerror or str(error))
 
@@ -265,7 +268,7 @@ def _file_references(
     if not root.is_dir():
         raise ValueError(f"{uri!r}: there is no such file or folder")
     entries: list[ManifestEntry] = []
-    for path, relative in walk(root, skipped):
+    for path, relative in walk(root, skipped, follow=False):  # as the peer's references
         if len(entries) >= most:
             raise ValueError(f"{uri!r} has more than {most} files; max_objects allows more")
         entries.append(entry(path, str(PurePosixPath(name or "") / relative), f"{uri.rstrip('/')}/{relative}"))
