@@ -39,9 +39,9 @@ def begin(tmp_path):
     """Begins runs that neither sample nor print; those left open are finished at the end."""
     runs = []
 
-    def begin(config=None, *, fs=None, clock=None, warn=None, role=None, **settings):
+    def begin(config=None, *, fs=None, clock=None, warn=None, role=None, behind=None, **settings):
         given = {"dir": tmp_path, "silent": True, "disable_stats": True, "disable_meta": True, **settings}
-        ports = {"fs": fs, "clock": clock, "warn": warn, "role": role}
+        ports = {"fs": fs, "clock": clock, "warn": warn, "role": role, "behind": behind}
         run = Run(resolve(Settings(**given), None, {}), config, **{k: v for k, v in ports.items() if v is not None})
         runs.append(run)
         return run

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from runferry.logformat import messages
+import runferry
+from runferry.logformat import RunState, find_logs, load, messages, read_records
 from runferry.writer import resume
 from runferry.writer.earlier import EarlierLog, logs_of, newest_logs, read_ends, stitch
+from runferry.writer.identity import Behind
 from runferry.writer.ranks import Role
 from runferry.writer.resume import ResumeError
 from runferry.writer.settings import Settings, resolve
-from support import logs
+from support import logs, peer
+from support.clock import FakeClock
+from support.server import serve
+from support.syncrig import Rig
 
 NOW_S = 1_800_000_000.0
 
@@ -24,6 +31,11 @@ NOW_S = 1_800_000_000.0
 def a_process_of_its_own(monkeypatch):
     """Ids are derived as in a process that has derived none yet."""
     monkeypatch.setattr(resume, "_derived", Counter())
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
 
 
 def make(root, run_id="seg", start=0.0, steps=(), exit_code=None, age=3600.0, rows_at=None, more=(), **run):
@@ -46,7 +58,7 @@ def make(root, run_id="seg", start=0.0, steps=(), exit_code=None, age=3600.0, ro
     return log
 
 
-def begin(root, environ=None, role=Role.FULL, argv=("train.py",), agent=None, **given):
+def begin_at(root, environ=None, role=Role.FULL, argv=("train.py",), agent=None, **given):
     """Where `init` would begin."""
     environ = environ or {}
     settings = resolve(Settings(dir=root, **{"project": "p", **given}), None, environ)
@@ -150,8 +162,6 @@ def test_damage_costs_only_what_it_touched(tmp_path, seed):
 
 
 def _rows(log):
-    from runferry.logformat import load
-
     return load(log).rows
 
 
@@ -226,7 +236,7 @@ def test_a_run_goes_on_behind_its_logs(tmp_path, mode):
     make(tmp_path, steps=range(100))
     make(tmp_path, "other", steps=range(999))
 
-    start = begin(tmp_path, id="seg", resume=mode)
+    start = begin_at(tmp_path, id="seg", resume=mode)
 
     assert (start.settings.run_id, start.behind) == ("seg", (100, 99.0))
     assert start.settings.resume
@@ -237,7 +247,7 @@ def test_a_run_goes_on_behind_its_logs(tmp_path, mode):
 @pytest.mark.parametrize("mode", ["allow", "auto"])
 def test_a_run_without_logs_begins(tmp_path, mode):
     """Nothing is there, so nothing is said."""
-    start = begin(tmp_path, id="seg", resume=mode)
+    start = begin_at(tmp_path, id="seg", resume=mode)
 
     assert start == start._replace(behind=None, notes=(), warnings=())
     assert (start.settings.run_id, start.settings.resume) == ("seg", True)
@@ -245,7 +255,7 @@ def test_a_run_without_logs_begins(tmp_path, mode):
 
 def test_must_without_a_log_says_what_cannot_be_known(tmp_path):
     """The run may be at a server, which is not asked: steps begin at 0, with a warning."""
-    start = begin(tmp_path, id="seg", resume="must")
+    start = begin_at(tmp_path, id="seg", resume="must")
 
     assert (start.behind, start.settings.resume) == (None, True)
     assert "cannot be asked here" in start.warnings[0]
@@ -254,7 +264,7 @@ def test_must_without_a_log_says_what_cannot_be_known(tmp_path):
 def test_must_needs_to_know_which_run(tmp_path):
     """Without an id there is nothing to resume."""
     with pytest.raises(ResumeError, match="needs the id"):
-        begin(tmp_path, resume="must")
+        begin_at(tmp_path, resume="must")
 
 
 def test_never_refuses_a_run_that_has_a_log(tmp_path):
@@ -262,24 +272,24 @@ def test_never_refuses_a_run_that_has_a_log(tmp_path):
     log = make(tmp_path, steps=range(3))
 
     with pytest.raises(ResumeError, match=f"{log}.*another id"):
-        begin(tmp_path, id="seg", resume="never")
-    assert begin(tmp_path, id="new", resume="never").settings.run_id == "new"
-    assert not begin(tmp_path, resume="never").settings.resume
+        begin_at(tmp_path, id="seg", resume="never")
+    assert begin_at(tmp_path, id="new", resume="never").settings.run_id == "new"
+    assert not begin_at(tmp_path, resume="never").settings.resume
 
 
 def test_a_log_of_system_metrics_is_no_earlier_run(tmp_path):
     """Another node's sampler may have begun before rank 0: `never` does not mean it."""
     make(tmp_path, more=[logs.sample(1)])
 
-    assert begin(tmp_path, id="seg", resume="never").settings.run_id == "seg"
-    assert begin(tmp_path, id="seg", resume="allow").behind is None
+    assert begin_at(tmp_path, id="seg", resume="never").settings.run_id == "seg"
+    assert begin_at(tmp_path, id="seg", resume="allow").behind is None
 
 
 def test_the_same_id_in_another_project_is_another_run(tmp_path):
     """A sync would not put the two together, so the steps do not go on; it is said."""
     make(tmp_path, steps=range(5), project="q")
 
-    start = begin(tmp_path, id="seg", resume="allow")
+    start = begin_at(tmp_path, id="seg", resume="allow")
 
     assert start.behind is None
     assert "project 'q'" in start.warnings[0]
@@ -289,7 +299,7 @@ def test_a_log_that_still_grows_is_named(tmp_path):
     """Two processes may log to one run, but nobody should do so unawares; a job that was restarted has no such twin."""
     make(tmp_path, steps=range(5), age=3)
 
-    assert "grew 3 s ago" in begin(tmp_path, id="seg", resume="allow").warnings[0]
+    assert "grew 3 s ago" in begin_at(tmp_path, id="seg", resume="allow").warnings[0]
 
 
 def test_auto_takes_up_the_last_run_that_was_cut_off(tmp_path):
@@ -299,7 +309,7 @@ def test_auto_takes_up_the_last_run_that_was_cut_off(tmp_path):
     make(tmp_path, "samples", 200, more=[logs.sample(1)])
     make(tmp_path, "else", 300, steps=range(9), project="q")
 
-    start = begin(tmp_path, resume="auto")
+    start = begin_at(tmp_path, resume="auto")
 
     assert (start.settings.run_id, start.behind.step) == ("killed", 5)
     assert start.settings.given_id
@@ -311,7 +321,7 @@ def test_auto_begins_anew_behind_a_run_that_finished_or_goes_on(tmp_path, exit_c
     make(tmp_path, "old", steps=range(3))
     make(tmp_path, "last", 100, steps=range(5), exit_code=exit_code, age=age)
 
-    start = begin(tmp_path, resume="auto")
+    start = begin_at(tmp_path, resume="auto")
 
     assert start.settings.run_id not in {"old", "last"}
     assert (start.behind, start.settings.resume) == (None, False)
@@ -322,10 +332,10 @@ def test_without_resume_nothing_is_looked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(resume, "logs_of", None)
     monkeypatch.setattr(resume, "newest_logs", None)
 
-    assert begin(tmp_path, id="seg").settings.run_id == "seg"
-    assert begin(tmp_path, {"SLURM_JOB_ID": "1", "SLURM_RESTART_COUNT": "1"}).behind is None
-    assert begin(tmp_path, id="seg", mode="disabled", resume="must").behind is None
-    assert begin(tmp_path, id="seg", role=Role.NONE, resume="must").behind is None
+    assert begin_at(tmp_path, id="seg").settings.run_id == "seg"
+    assert begin_at(tmp_path, {"SLURM_JOB_ID": "1", "SLURM_RESTART_COUNT": "1"}).behind is None
+    assert begin_at(tmp_path, id="seg", mode="disabled", resume="must").behind is None
+    assert begin_at(tmp_path, id="seg", role=Role.NONE, resume="must").behind is None
 
 
 # -- restarts --------------------------------------------------------------------------------------------------------
@@ -353,10 +363,10 @@ def anew():
 @pytest.mark.parametrize("mode", ["auto", "allow"])
 def test_a_restart_is_the_same_run(tmp_path, first, again, mode):
     """Killed and started again by its launcher, a job goes on with its run, though nobody gave an id."""
-    before = begin(tmp_path, first, resume=mode, agent=lambda: "agent")
+    before = begin_at(tmp_path, first, resume=mode, agent=lambda: "agent")
     make(tmp_path, before.settings.run_id, steps=range(50), age=2)
     anew()
-    after = begin(tmp_path, again, resume=mode, agent=lambda: "agent")
+    after = begin_at(tmp_path, again, resume=mode, agent=lambda: "agent")
 
     assert before.settings.run_id == after.settings.run_id
     assert (before.behind, after.behind.step) == (None, 50)
@@ -366,12 +376,12 @@ def test_a_restart_is_the_same_run(tmp_path, first, again, mode):
 def test_runs_that_share_a_job_are_different_runs(tmp_path):
     """The second run of a process, another command line, another project, another rank that is a run of its own."""
     starts = [
-        begin(tmp_path, SLURM, resume="auto"),
-        begin(tmp_path, SLURM, resume="auto"),
-        begin(tmp_path, SLURM, resume="auto", argv=["train.py", "--seed", "2"]),
-        begin(tmp_path, SLURM, resume="auto", project="q"),
-        begin(tmp_path, SLURM | {"RANK": "0"}, resume="auto", ranks="all"),
-        begin(tmp_path, SLURM | {"RANK": "1"}, resume="auto", ranks="all"),
+        begin_at(tmp_path, SLURM, resume="auto"),
+        begin_at(tmp_path, SLURM, resume="auto"),
+        begin_at(tmp_path, SLURM, resume="auto", argv=["train.py", "--seed", "2"]),
+        begin_at(tmp_path, SLURM, resume="auto", project="q"),
+        begin_at(tmp_path, SLURM | {"RANK": "0"}, resume="auto", ranks="all"),
+        begin_at(tmp_path, SLURM | {"RANK": "1"}, resume="auto", ranks="all"),
     ]
 
     assert len({start.settings.run_id for start in starts}) == len(starts)
@@ -379,9 +389,9 @@ def test_runs_that_share_a_job_are_different_runs(tmp_path):
 
 def test_all_nodes_of_a_job_agree_on_the_run(tmp_path):
     """What samples another node's metrics logs to the run of rank 0, and reads no log for it."""
-    zero = begin(tmp_path, SLURM | {"SLURM_PROCID": "0"}, resume="auto")
+    zero = begin_at(tmp_path, SLURM | {"SLURM_PROCID": "0"}, resume="auto")
     anew()
-    eight = begin(tmp_path, SLURM | {"SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, Role.SAMPLER, resume="auto")
+    eight = begin_at(tmp_path, SLURM | {"SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, Role.SAMPLER, resume="auto")
 
     assert zero.settings.run_id == eight.settings.run_id
     assert eight.settings.given_id  # so it does not end the run that it shares
@@ -389,10 +399,10 @@ def test_all_nodes_of_a_job_agree_on_the_run(tmp_path):
 
 def test_a_run_of_the_job_that_finished_is_not_gone_on_with(tmp_path):
     """The same command twice in one job, without a restart between: the second is a run of its own."""
-    first = begin(tmp_path, SLURM, resume="auto")
+    first = begin_at(tmp_path, SLURM, resume="auto")
     make(tmp_path, first.settings.run_id, steps=range(5), exit_code=0)
     anew()
-    second = begin(tmp_path, SLURM, resume="auto")
+    second = begin_at(tmp_path, SLURM, resume="auto")
 
     assert second.settings.run_id != first.settings.run_id
     assert "has finished" in second.notes[0]
@@ -400,15 +410,164 @@ def test_a_run_of_the_job_that_finished_is_not_gone_on_with(tmp_path):
 
 def test_a_given_id_stands_before_a_job(tmp_path):
     """Whoever names the run means that one."""
-    assert begin(tmp_path, SLURM, id="mine", resume="auto").settings.run_id == "mine"
-    assert begin(tmp_path, SLURM | {"WANDB_RUN_ID": "mine"}, resume="auto").settings.run_id == "mine"
+    assert begin_at(tmp_path, SLURM, id="mine", resume="auto").settings.run_id == "mine"
+    assert begin_at(tmp_path, SLURM | {"WANDB_RUN_ID": "mine"}, resume="auto").settings.run_id == "mine"
 
 
 def test_the_runs_of_all_ranks_are_a_group(tmp_path):
     """Where every process is a run, they are grouped by their job, unless a group was given."""
     environ = SLURM | {"SLURM_NTASKS": "4"}
 
-    assert begin(tmp_path, environ, ranks="all").settings.group == "77"
-    assert begin(tmp_path, environ, ranks="all", group="mine").settings.group == "mine"
-    assert begin(tmp_path, environ).settings.group == ""
-    assert begin(tmp_path, SLURM, ranks="all").settings.group == ""
+    assert begin_at(tmp_path, environ, ranks="all").settings.group == "77"
+    assert begin_at(tmp_path, environ, ranks="all", group="mine").settings.group == "mine"
+    assert begin_at(tmp_path, environ).settings.group == ""
+    assert begin_at(tmp_path, SLURM, ranks="all").settings.group == ""
+
+
+# -- the whole of it -------------------------------------------------------------------------------------------------
+
+QUIET = {"disable_stats": True, "disable_meta": True}
+SEGMENT = """
+import os, sys, runferry
+run = runferry.init(dir=sys.argv[1], project="p", id="seg", resume=sys.argv[2], durability="record",
+                    settings={"disable_stats": True, "disable_meta": True, "silent": True})
+print(run.starting_step, run.step, run.resumed, flush=True)
+for _ in range(int(sys.argv[3])):
+    run.log({"loss": 1 / (1 + run.step)})
+if sys.argv[4] == "killed":
+    os.kill(os.getpid(), 9)
+"""
+
+
+def segment(folder, mode, rows, end="finished"):
+    """A process that logs a segment: what it said."""
+    command = [sys.executable, "-c", SEGMENT, str(folder), mode, str(rows), end]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == (-9 if end == "killed" else 0), done.stderr
+    return done.stdout.split()
+
+
+def in_order(folder):
+    """The logs of a folder by their start."""
+    return sorted(find_logs(folder / "wandb"), key=lambda log: load(log).info.start_time_ns)
+
+
+def test_a_killed_run_goes_on_in_a_new_log(tmp_path):
+    """Steps and times go on; the run record says where from; both logs fold into one run, the last exit is its own."""
+    assert segment(tmp_path, "allow", 30, "killed") == ["0", "0", "False"]
+    assert segment(tmp_path, "must", 5) == ["30", "30", "True"]
+
+    first, second = map(load, in_order(tmp_path))
+    assert [row["_step"] for row in first.rows + second.rows] == list(range(35))
+    runtimes = [row["_runtime"] for row in first.rows + second.rows]
+    assert runtimes == sorted(runtimes)
+    assert (second.info.starting_step, second.info.resume, second.info.run_id) == (30, True, "seg")
+    both = RunState().add_all(item for log in in_order(tmp_path) for item in read_records(log))
+    assert (both.row_count, both.last_step, both.exit_code) == (35, 34, 0)
+    assert both.summary["_step"] == 34
+
+
+def test_three_segments_are_one_run_at_the_server(tmp_path, rig):
+    """By our own sync, in any order and in several commands: the rows of the logs, each once, with their own steps."""
+    for rows, end in ((4, "killed"), (3, "killed"), (2, "finished")):
+        segment(rig.folder.parent, "allow", rows, end)
+    found = in_order(rig.folder.parent)
+    rows = [row for log in found for row in load(log).rows]
+    rig.clock.advance(time.time() + 3600 - rig.clock.time())
+
+    for some in ([found[0]], [found[2], found[0], found[1]]):
+        rig.sync(*some)
+
+    run = rig.backend.runs["seg"]
+    assert run.rows == rows
+    assert [row["_step"] for row in run.rows] == list(range(9))
+    assert run.summary["_step"] == 8
+    assert run.exit_code == 0
+
+
+def test_the_time_of_a_run_is_that_of_all_its_segments(begin, tmp_path, state):
+    """Rows, summary and exit record go on from the time that the run had taken; so does what a further log says."""
+    clock = FakeClock()
+    run = begin(clock=clock, behind=Behind(step=7, runtime_s=100.25), id="seg", resume="allow")
+    run.log({"a": 1})
+    run.flush()
+    clock.advance(50)
+    run.log({"a": 2})
+    report = run.finish()
+
+    found = state(*report.paths)
+    assert [row["_runtime"] for row in found.rows] == [100.25, 150.25]
+    assert [row["_step"] for row in found.rows] == [7, 8]
+    assert (found.exit_runtime, found.summary["_wandb"]["runtime"]) == (150, 150)
+    record = next(item for item in read_records(report.paths[0]) if item.kind == "run").message()
+    assert (record.starting_step, record.runtime) == (7, 100)
+    assert read_ends(report.paths[0]).runtime_s == pytest.approx(150.25)
+    assert (run.resumed, run.starting_step) == (True, 7)
+
+
+def test_the_first_row_may_go_back_to_an_older_checkpoint(begin, state):
+    """Its step is kept as given and is not late; a lower step later on is."""
+    said = []
+    run = begin(warn=said.append, behind=Behind(step=100), id="seg", resume="allow")
+    for step in (60, 61, 62):
+        run.log({"a": step}, step=step)
+    run.log({"a": 63})
+    report = run.finish()
+
+    assert {row["_step"]: row["a"] for row in state(*report.paths).rows} == {60: 60, 61: 61, 62: 63}
+    assert report.rows_late == 0
+    assert said == []
+
+
+@pytest.mark.parametrize("first", [None, 100, 150])
+def test_a_lower_step_than_those_of_this_log_is_late(begin, first):
+    """Only the first row of a resumed run may go back."""
+    said = []
+    run = begin(warn=said.append, behind=Behind(step=100), id="seg", resume="allow")
+    run.log({"a": 1}, step=first)
+    run.log({"a": 2}, step=60)
+
+    assert run.finish().rows_late == 1
+    assert len(said) == 1
+
+
+def test_init_tells_where_a_run_goes_on(tmp_path, capsys):
+    """One line, as the rest of what `init` says; warnings also where it is to be quiet."""
+    make(tmp_path, "seg", steps=range(8), project="uncategorized")
+    run = runferry.init(dir=tmp_path, id="seg", resume="allow", settings=QUIET)
+    run.log({"a": 1})
+    runferry.finish()
+
+    said = capsys.readouterr().err
+    assert said.count("goes on at step 8") == 1
+    runferry.init(dir=tmp_path, id="new", resume="must", settings=QUIET | {"quiet": True})
+    assert "steps begin at 0" in capsys.readouterr().err
+
+
+def test_init_refuses_what_cannot_be(tmp_path):
+    """As an error of usage, before anything is written."""
+    make(tmp_path, "seg", steps=range(8), project="uncategorized")
+    before = sorted(tmp_path.rglob("*"))
+
+    with pytest.raises(runferry.UsageError, match="never"):
+        runferry.init(dir=tmp_path, id="seg", resume="never", settings=QUIET)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert runferry.run is None
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(bool(peer.missing()), reason=peer.missing())
+def test_the_peer_renumbers_nothing(tmp_path):
+    """`wandb sync` of the logs of a run that was killed and resumed: their rows, steps and times as logged."""
+    segment(tmp_path, "allow", 30, "killed")
+    segment(tmp_path, "allow", 5, "killed")
+    segment(tmp_path, "allow", 2)
+    found = in_order(tmp_path)
+    with serve(tmp_path / "server") as server:
+        peer.sync(found, server.url, server.key, tmp_path)
+        rows = server.history("local", "p", "seg")
+        run = server.run("local", "p", "seg")
+
+    assert rows == [row for log in found for row in load(log).rows]
+    assert [row["_step"] for row in rows] == list(range(37))
+    assert (run["state"], run["exit_code"], run["summary"]["_step"]) == ("finished", 0, 36)
