@@ -86,7 +86,7 @@ def command(
         runs.append(run)
         if as_json:
             click.echo(plain_json({"type": "run_started", "run": run.id, "log": run.log_path}), err=True)
-        elif run.log_path and not settings.silent:
+        elif run.log_path and settings.talks:
             say(f"logging run {run.id} to {run.log_path}")
         return run
 

@@ -131,7 +131,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             self._console.abandon()
             return
         self._pump.start()
-        if self._identity.hidden and not settings.silent:
+        if self._identity.hidden and settings.talks:
             say(f"{self._identity.hidden} values of the config look like secrets and are hidden in the log")
         self._hand_off(lambda recorder: recorder.record(self._identity.telemetry.record()))
         lifecycle.watch(self)
@@ -413,7 +413,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             self._syncs.accompany(report.paths)
         if not report.complete:
             self._warn(f"run {self.id}: {report}")
-        elif not self._settings.silent:
+        elif self._settings.talks:
             say(f"run {self.id}: {report}")
         return report
 
