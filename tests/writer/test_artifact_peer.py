@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 from runferry.logformat import RunState, read_records
+from runferry.writer import artifact_record
+from runferry.writer.artifact import Artifact
 from support import peer
+from support.artifactserver import serving
 
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(bool(peer.missing()), reason=peer.missing())]
 
@@ -158,3 +161,49 @@ def test_the_peers_reader_prints_our_records(both):
     assert [entry["type"] for entry in theirs].count("artifact") == 15
     for our, their in zip(ours, theirs, strict=True):
         assert peer.same(our, their), (our, their)
+
+
+def digests(pairs):
+    """(artifact, path) -> base64 MD5 of the bytes."""
+    return {key: base64.b64encode(hashlib.md5(data).digest()).decode() for key, data in pairs}
+
+
+def test_the_peers_sync_uploads_our_artifacts(both, tmp_path):
+    """All of them are created with their digests, every content is uploaded from the run's directory, all are committed."""
+    _, _, log, ours = both
+    with serving() as server:
+        peer.sync([log], server.url, "k" * 40, tmp_path)
+    final = [record for record in ours if record.finalize]
+    assert sorted(each["digest"] for each in server.created) == sorted(record.digest for record in ours)
+    assert len(server.committed) == len(final)
+    names = {number: each["clientID"] for number, each in enumerate(server.created)}
+    records = {record.client_id: record for record in ours}
+    wanted = {
+        (number, entry.path): entry.digest
+        for number, client in names.items()
+        for entry in records[client].manifest.contents
+        if not entry.ref
+    }
+    assert digests(server.contents.items()) == wanted
+    for number, manifest in server.manifests.items():
+        found = {path: entry["digest"] for path, entry in manifest["contents"].items()}
+        assert found == {entry.path: entry.digest for entry in records[names[number]].manifest.contents}
+
+
+def test_the_peers_sync_reads_our_manifest_files(begin, tmp_path, monkeypatch):
+    """The list of a large artifact lies beside the log, and the peer finds the contents by it."""
+    monkeypatch.setattr(artifact_record, "MAX_INLINE_ENTRIES", 1)
+    run = begin()
+    artifact = Artifact("many", "dataset")
+    for name in ("b", "a", "\u00e9/c"):
+        with artifact.new_file(name) as file:
+            file.write(name)
+    artifact.add_reference("scheme://x/y", "ref")
+    run.log_artifact(artifact)
+    (log,) = run.finish().paths
+    with serving() as server:
+        peer.sync([log], server.url, "k" * 40, tmp_path)
+    assert server.committed == [0]
+    assert server.contents == {(0, name): name.encode() for name in ("a", "b", "\u00e9/c")}
+    assert server.manifests[0]["contents"]["ref"]["ref"] == "scheme://x/y"
+    assert server.created[0]["digest"] == artifact.digest
