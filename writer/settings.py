@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .errors import UsageError
 from .settings_sources import Decisions, decide_all, key_of
 from .settings_table import BY_KEY, SETTINGS, Resolved
 
@@ -18,7 +19,7 @@ ID_LENGTH = 8
 _told: set[str] = set()
 
 
-class SettingsError(ValueError):
+class SettingsError(UsageError, ValueError):
     """A setting has a value that it cannot have; says which, where it stands, and what the setting takes."""
 
 
@@ -39,12 +40,11 @@ class Settings:
 
     def __setattr__(self, name: str, value: Any) -> None:
         key = key_of(name)
-        setting = BY_KEY.get(key)
-        if setting is None:
+        if key not in BY_KEY:
             if value is not None and name not in self.unknown:
-                self.unknown.append(name)  # not its value: it may be a key
+                self.__dict__["unknown"] = [*self.unknown, name]  # not its value: it may be a key
             return
-        own = key if key in setting.switches else setting.name
+        own = _own(key)
         if value is None:
             self.__dict__.pop(own, None)
         else:
@@ -54,7 +54,7 @@ class Settings:
         key = key_of(name)
         if key not in BY_KEY:
             raise AttributeError(f"{name} is no setting")
-        return self.__dict__.get(BY_KEY[key].name)
+        return self.__dict__.get(_own(key))
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(setting.name for setting in SETTINGS)]
@@ -70,6 +70,12 @@ class Settings:
     def given(self) -> dict[str, Any]:
         """What was given, by the settings' names."""
         return {name: value for name, value in self.__dict__.items() if name != "unknown"}
+
+
+def _own(key: str) -> str:
+    """The key that stands for all names of a setting; switches stand for themselves."""
+    setting = BY_KEY[key]
+    return key if key in setting.switches else setting.name
 
 
 def resolve(

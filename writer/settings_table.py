@@ -10,7 +10,9 @@ from .settings_values import Kind
 
 T = TypeVar("T")
 
-ANYWHERE, NOT_IN_WORKSPACE, NOT_IN_FILES = "anywhere", "not in a workspace's file", "not in files"
+ANYWHERE = "taken from anywhere"
+NOT_IN_WORKSPACE = "not taken from a workspace's file"
+NOT_IN_FILES = "not taken from files"
 
 
 class Setting(Generic[T]):

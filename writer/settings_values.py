@@ -63,8 +63,11 @@ def split(text: str) -> tuple[str, ...]:
 def _text(value: Any) -> str:
     if isinstance(value, (dict, list, tuple, set, frozenset)):
         raise TypeError
+    text = str(value)
+    if text.isascii():
+        return text
     # Bytes of the environment that are no UTF-8 come as lone surrogates, which no record can hold.
-    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _flag(value: Any) -> bool:

@@ -196,6 +196,7 @@ def test_the_record_of_the_machine_says_what_the_settings_say(begin, state):
         ("gpu_device_ids", [0, 1], ("0", "1")),
         ("root", "~", Path.home()),
         ("name", "caf\udce9", "caf\ufffd"),
+        ("name", "\ud800 \ud83d\ude00", "\ufffd \U0001f600"),
         ("name", Path("a/b"), "a/b"),
     ],
 )
@@ -248,11 +249,14 @@ def test_settings_as_an_object():
     settings.run_tags = ["t"]
     settings.nonsense = 1
     settings.project = "p"
+    settings.disable_code = True
     other = copy.copy(settings)
-    other.project = None
+    other.project = other.disable_code = None
+    other.nonsense2 = 1
 
     assert (settings.name, settings.run_name, settings.tags, settings.x_disable_stats) == ("a", "a", ["t"], True)
-    assert (settings.entity, settings.unknown) == (None, ["nonsense"])
+    assert (settings.entity, settings.unknown, other.unknown) == (None, ["nonsense"], ["nonsense", "nonsense2"])
+    assert (settings.disable_code, other.disable_code, settings.save_code) == (True, None, None)
     assert (settings.project, other.project, other.name) == ("p", None, "a")
     assert settings != other
     assert pickle.loads(pickle.dumps(settings)) == settings
