@@ -62,7 +62,7 @@ def state_after(sync, runs, folder):
 @pytest.fixture(scope="module")
 def of_their_logs(made, tmp_path_factory):
     """The states that our sync and the peer's leave of the peer's logs."""
-    runs = [made(kind) for kind in peer.KINDS]
+    runs = [made(kind) for kind in peer.SYNCED]
     return tuple(state_after(sync, runs, tmp_path_factory.mktemp("sync")) for sync in (sync_ours, sync_theirs))
 
 
@@ -96,7 +96,7 @@ def edges(folder):
     for last in ({"summary": messages.SummaryRecord(update=items)}, {"exit": messages.RunExitRecord(runtime=5)}):
         framer.append(messages.Record(num=next(number), **last).SerializeToString(), out)
     log.write_bytes(out)
-    return peer.PeerRun(folder, 0, "")
+    return peer.PeerRun(folder, 0, "", "")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ NAMED_OF_OURS = {
 """Kind of run -> the differences that it shows, each of them explained in `support.state`."""
 
 
-@pytest.mark.parametrize("kind", peer.KINDS)
+@pytest.mark.parametrize("kind", peer.SYNCED)
 def test_our_sync_leaves_of_the_peers_logs_what_the_peers_does(of_their_logs, kind):
     """Rows, samples, summary, config, console, files and end of run are equal but for what is named."""
     named, other = compare(*(state[kind] for state in of_their_logs))
@@ -148,7 +148,7 @@ def test_the_peers_sync_leaves_of_our_logs_what_ours_does(of_our_logs, kind):
 
 def test_nothing_else_arrives(of_their_logs, of_our_logs):
     """Each log makes its run and no other."""
-    assert [set(state) for state in of_their_logs] == [set(peer.KINDS)] * 2
+    assert [set(state) for state in of_their_logs] == [set(peer.SYNCED)] * 2
     assert [set(state) for state in of_our_logs] == [set(NAMED_OF_OURS)] * 2
 
 

@@ -21,14 +21,36 @@ from runferry.logformat.wire import set_flags
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-peer" / "bin" / "python"
 RUNS = ROOT / "tests" / "peer" / "runs"
-"""The scripts that make logs: one run each."""
+"""The scripts that make logs."""
+WATCHED = ROOT / "tests" / "support" / "watched"
+"""A folder for PYTHONPATH: its `sitecustomize` is imported by each Python process of our runs."""
 TIMEOUT_S = 60
 
 QUIET = {"WANDB_X_DISABLE_STATS": "true", "WANDB_X_DISABLE_META": "true", "WANDB_CONSOLE": "off"}
 CONSOLE = {"WANDB_CONSOLE": "wrap"}
-SETTINGS = {"edits": CONSOLE, "console": CONSOLE, "exception": QUIET | CONSOLE}
+SETTINGS = {
+    "edits": CONSOLE,
+    "console": CONSOLE,
+    "exception": QUIET | CONSOLE,
+    "terminal": QUIET | CONSOLE,
+}
 """What each script runs under; QUIET if it is not here: no samples, no environment, no console, so no noise."""
 KINDS = sorted(script.stem for script in RUNS.glob("*.py"))
+SYNCED = [
+    "console",
+    "edits",
+    "exception",
+    "forked",
+    "globs",
+    "killed",
+    "long",
+    "media",
+    "metrics",
+    "resumed",
+    "scalars",
+]
+SYNCED.append("typed")
+"""Of these, those whose logs go to a server, too: one run of the script's name each."""
 
 
 def missing() -> str:
@@ -63,6 +85,7 @@ class PeerRun:
     folder: Path
     """The working directory of the script; `wandb/` lies in it."""
     exit_code: int
+    stdout: str
     stderr: str
 
     @property
@@ -90,24 +113,29 @@ def make(kind: str, folder: Path) -> PeerRun:
 
 
 def make_ours(kind: str, folder: Path) -> PeerRun:
-    """Run the same script by us, as if `runferry` were the peer's package."""
-    drop_in = (
-        "import runferry, runpy, sys; sys.modules['wandb'] = runferry; runpy.run_path(sys.argv[1], None, '__main__')"
-    )
-    return _run_script([sys.executable, "-c", drop_in], kind, folder)
+    """Run the same script by us: `import wandb` means `runferry` to all its processes, which `support.audit` hears."""
+    return _run_script([sys.executable], kind, folder, **watched(folder))
 
 
-def _run_script(command: list[Any], kind: str, folder: Path) -> PeerRun:
+def watched(folder: Path) -> dict[str, str]:
+    """Variables by which Python processes tell `folder` what they do, and find an empty folder for scratch files."""
+    scratch = folder / "tmp"
+    scratch.mkdir(exist_ok=True)
+    heard = {"AUDIT_LOG": str(folder / "audit.jsonl"), "PYTHONPATH": str(WATCHED), "PYTHONDONTWRITEBYTECODE": "1"}
+    return heard | {"TMPDIR": str(scratch)}
+
+
+def _run_script(command: list[Any], kind: str, folder: Path, **extra: str) -> PeerRun:
     done = subprocess.run(
         [*command, RUNS / f"{kind}.py"],
         cwd=folder,
-        env=environment(folder, **SETTINGS.get(kind, QUIET)),
+        env=environment(folder, **SETTINGS.get(kind, QUIET), **extra),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-    return PeerRun(folder, done.returncode, done.stderr)
+    return PeerRun(folder, done.returncode, done.stdout, done.stderr)
 
 
 def make_killed(folder: Path, after_rows: int) -> PeerRun:
@@ -127,7 +155,7 @@ def make_killed(folder: Path, after_rows: int) -> PeerRun:
         process.kill()
         process.wait(TIMEOUT_S)
         process.stderr.close()
-    return PeerRun(folder, process.returncode, "".join(announced))
+    return PeerRun(folder, process.returncode, "", "".join(announced))
 
 
 # -- reading logs ----------------------------------------------------------------------------------------------------
