@@ -1,0 +1,275 @@
+"""Mode online: the process beside the training, and what the training notices of it, which is nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import runferry
+from runferry.logformat import find_logs, load
+from runferry.writer import online
+from runferry.writer.filesystem import RealFileSystem
+from runferry.writer.online import Syncs
+from runferry.writer.ranks import Role
+from support.server import serve
+
+QUIET = {"disable_stats": True, "disable_meta": True}
+
+
+class Started:
+    """Stands for the processes that are started: their commands, options, and exit codes."""
+
+    def __init__(self, code: int = 0, error: OSError | None = None) -> None:
+        self.commands: list[list[str]] = []
+        self.options: list[dict] = []
+        self._code, self._error = code, error
+        self.ended = threading.Event()
+
+    def __call__(self, command, **options):
+        if self._error is not None:
+            raise self._error
+        self.commands.append(list(command))
+        self.options.append(options)
+        return self
+
+    def wait(self):
+        self.ended.set()
+        return self._code
+
+
+@pytest.fixture
+def started(monkeypatch):
+    started = Started()
+    monkeypatch.setattr(online, "_popen", started)
+    return started
+
+
+def init(folder, **given):
+    return runferry.init(dir=folder, mode="online", settings=QUIET, **given)
+
+
+def test_a_sync_of_the_run_is_started(tmp_path, started, monkeypatch, capsys):
+    """On the run's directory, in a session of its own, with nothing of ours open, and without a key in its command."""
+    monkeypatch.setenv("WANDB_API_KEY", "s3cret" * 7)
+    run = init(tmp_path)
+    folder = run.log_path.parent
+
+    assert started.commands == [
+        [sys.executable, "-m", "runferry.cli", "sync", "--watch", "--writer", str(os.getpid()), str(folder)]
+    ]
+    (options,) = started.options
+    assert options["stdout"] == options["stderr"]
+    assert options | {"stdout": 0, "stderr": 0} == {
+        "stdin": subprocess.DEVNULL,
+        "stdout": 0,
+        "stderr": 0,
+        "close_fds": True,
+        "start_new_session": True,
+        "cwd": folder,
+    }
+    assert str(folder / "sync.log") in capsys.readouterr().err
+    assert (folder / "sync.log").exists()
+
+
+def test_the_server_may_be_a_setting(tmp_path, started):
+    """It is handed over; where it is not given, the sync finds its own."""
+    init(tmp_path, base_url="http://127.0.0.1:9")
+
+    assert started.commands[0][-3:-1] == ["--base-url", "http://127.0.0.1:9"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"mode": "offline"}, {"mode": "disabled"}, {"settings": QUIET | {"sync_watch": False}}]
+)
+def test_whoever_wants_none_gets_none(tmp_path, started, given):
+    """Offline means offline; a run with mode online may be synced by something else."""
+    runferry.init(**({"dir": tmp_path, "mode": "online", "settings": QUIET} | given)).log({"a": 1})
+    runferry.finish()
+
+    assert started.commands == []
+
+
+@pytest.mark.parametrize("role", [Role.SAMPLER, Role.NONE])
+def test_other_ranks_start_none(begin, started, role):
+    """Only the process that logs rows."""
+    begin(mode="online", role=role)
+
+    assert started.commands == []
+
+
+def test_each_run_of_a_process_has_its_own(tmp_path, started):
+    """Also side by side."""
+    runs = [init(tmp_path, reinit="create_new") for _ in range(3)]
+
+    assert [command[-1] for command in started.commands] == [str(run.log_path.parent) for run in runs]
+    for run in runs:
+        run.finish()
+    assert len(started.commands) == 3
+
+
+def test_a_sync_that_cannot_be_started_is_one_warning(tmp_path, monkeypatch, capsys):
+    """The run is logged, and the line says how to send it later."""
+    monkeypatch.setattr(online, "_popen", Started(error=OSError(errno.EAGAIN, "no more processes")))
+    with init(tmp_path) as run:
+        run.log({"a": 1})
+    said = capsys.readouterr().err
+
+    assert said.count("could not be started") == 1
+    assert f"runferry sync {run.log_path.parent}" in said
+    assert load(run.log_path).row_count == 1
+
+
+def test_a_log_in_the_way_is_no_way_out(tmp_path, started):
+    """A link in the place of the sync's output is not followed."""
+    said = []
+    victim = tmp_path / "victim"
+    victim.touch()
+    (tmp_path / "sync.log").symlink_to(victim)
+
+    assert Syncs(said.append).accompany([tmp_path / "run-x.wandb"]) == []
+    assert len(said) == 1
+    assert victim.read_bytes() == b""
+    assert started.commands == []
+
+
+@pytest.mark.parametrize(("code", "lines"), [(0, 0), (1, 0), (75, 0), (130, 0), (2, 1)])
+def test_a_sync_that_gave_up_is_told(tmp_path, code, lines):
+    """Without a key it ends at once: that is for the user to know; everything else stands in its log."""
+    said = []
+    process = Started(code)
+    Syncs(said.append, spawn=process).accompany([tmp_path / "run-x.wandb"])
+    process.ended.wait(10)
+    for thread in threading.enumerate():
+        if thread.name == "runferry-online":
+            thread.join(10)
+
+    assert len(said) == lines
+
+
+class FailingOnce(RealFileSystem):
+    """A file system that loses one sync."""
+
+    def __init__(self):
+        self.failures = 0
+
+    def sync_data(self, fd):
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync_data(fd)
+
+
+def test_a_further_log_of_the_run_is_synced_too(begin, started):
+    """A disk that failed has the run go on in a new directory: its sync begins with the end of the run."""
+    fs = FailingOnce()
+    run = begin(fs=fs, mode="online", warn=lambda _: None)
+    run.log({"a": 1})
+    run.flush()
+    fs.failures = 1
+    run.log({"a": 2})
+    run.flush()
+    report = run.finish()
+
+    assert len(report.paths) == 2
+    assert sorted(command[-1] for command in started.commands) == sorted(str(path.parent) for path in report.paths)
+
+
+TRAINING = """
+import os, sys, time
+import runferry
+
+with runferry.init(dir=sys.argv[1], mode="online", project="p", id="live", base_url=sys.argv[2],
+                   settings={"disable_stats": True, "disable_meta": True}) as run:
+    if os.fork() == 0:
+        os._exit(0)
+    for number in range(50):
+        run.log({"n": number})
+    print(run.log_path.parent, flush=True)
+    sys.stdin.readline()
+    for number in range(50, 60):
+        run.log({"n": number})
+    if sys.stdin.readline().strip() == "die":
+        os.kill(os.getpid(), 9)
+"""
+
+
+def train(folder, server, home):
+    """A training process in mode online, whose home cannot be written."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
+    environ |= {"RUNFERRY_API_KEY": server.key, "HOME": str(home)}
+    command = [sys.executable, "-c", TRAINING, str(folder), server.url]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+    )
+
+
+def until(condition, what):
+    """Wait for what another process does."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def watchers(folder):
+    """Processes whose command names a run directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"--watch" in command and os.fsencode(folder) in command:
+            found.append(int(entry.parent.name))
+    return found
+
+
+def held(server):
+    """The rows that the server has of the run."""
+    return len(server.history("local", "p", "live")) if server.run("local", "p", "live") else 0
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="processes are looked up in /proc")
+@pytest.mark.parametrize("end", ["finish", "die"])
+def test_a_training_process_and_its_sync(tmp_path, end):
+    """Rows arrive while it trains, all of them at its end or death, and nothing is left running."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o555)
+    with serve(tmp_path / "server") as server:
+        training = train(tmp_path, server, home)
+        try:
+            folder = Path(training.stdout.readline().strip())
+            until(lambda: held(server) == 50, "rows of a run that goes on")
+            (watcher,) = watchers(folder)
+            assert os.getsid(watcher) == watcher
+            training.stdin.write(f"\n{end}\n")
+            training.stdin.flush()
+            _, said = training.communicate(timeout=30)
+            assert training.returncode == (-9 if end == "die" else 0), said
+            until(lambda: not watchers(folder), "the sync goes on")
+        finally:
+            training.kill()
+            training.communicate()
+        run = server.run("local", "p", "live")
+        rows = server.history("local", "p", "live")
+
+    (log,) = find_logs(folder)
+    assert rows == load(log).rows
+    assert len(rows) >= 50
+    assert "error" not in said.lower()
+    verdict = (folder / "sync.log").read_text()
+    if end == "finish":
+        assert (len(rows), run["state"], run["exit_code"]) == (60, "finished", 0)
+        assert log.with_name(log.name + ".synced").exists()
+    else:
+        assert run["exit_code"] is None
+        assert "crashed" in verdict
+    assert len(verdict.splitlines()) < 10
+    assert server.key not in verdict
+    assert list(home.iterdir()) == []
