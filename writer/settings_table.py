@@ -123,6 +123,7 @@ class Resolved:
         (),
         "JSON (or YAML) files whose values stand in the config below those of `config=`.",
         peer=("config_paths",),
+        scope=NOT_IN_WORKSPACE,
     )
 
     durability = Setting(
