@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from runferry.logformat import Gap, GapReason, RunState, read_records
+from runferry.logformat import RunState, read_records
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and forks as POSIX has them")
 
@@ -22,21 +21,6 @@ import runferry
 run = runferry.init(dir=sys.argv[1], durability=sys.argv[2] if len(sys.argv) > 2 else None,
                     settings={"silent": True, "disable_stats": True, "disable_meta": True})
 """
-
-# Logs 10 rows per 50 ms, and writes each index and the time to a side file as soon as `log` has returned.
-LOGGER = (
-    PROLOGUE
-    + """
-side = os.open(os.path.join(sys.argv[1], "acks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-number = 0
-while True:
-    for _ in range(10):
-        run.log({"n": number, "loss": 1.0 / (number + 1)})
-        os.write(side, b"%d %d\\n" % (number, time.monotonic_ns()))
-        number += 1
-    time.sleep(0.05)
-"""
-)
 
 
 def start(folder, code, *arguments):
@@ -59,70 +43,6 @@ def only_log(folder):
 
 def fold(log):
     return RunState().add_all(read_records(log))
-
-
-# -- SIGKILL ---------------------------------------------------------------------------------------------------------
-
-# Level -> how old a row may be when it is lost, in seconds. `normal` promises 20 ms for a process that gets its share
-# of a core; the rest is for the scheduling of a busy test machine.
-BOUNDS = {"relaxed": 1.0, "normal": 0.02 + 0.2, "record": 0.0, "disk": 0.0}
-
-
-def kill_once(folder, level, seed):
-    """Kill a logging child at a random moment: (rows acknowledged, rows lost, age of the oldest lost row in s)."""
-    child = start(folder, LOGGER, level)
-    acks = Path(folder) / "acks"
-    try:
-        deadline = time.monotonic() + 30
-        while not (acks.exists() and acks.stat().st_size > 0):
-            assert child.poll() is None, child.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(random.Random(seed).uniform(0.02, 0.6))
-        killed_ns = time.monotonic_ns()
-        child.kill()
-    finally:
-        child.kill()
-        child.communicate(timeout=30)
-    acknowledged = [tuple(map(int, line.split())) for line in acks.read_text().splitlines()]
-    items = list(read_records(only_log(folder)))
-    gaps = [item for item in items if isinstance(item, Gap)]
-    assert all(gap.reason is GapReason.TORN_TAIL for gap in gaps)
-    state = RunState().add_all(item for item in items if not isinstance(item, Gap))
-    assert state.has_run
-    read = [row["n"] for row in state.rows]
-    assert read == list(range(len(read)))
-    lost = [(number, at) for number, at in acknowledged if number >= len(read)]
-    oldest = max(((killed_ns - at) / 1e9 for _, at in lost), default=0.0)
-    return len(acknowledged), len(lost), oldest
-
-
-@pytest.mark.parametrize("level", BOUNDS)
-def test_sigkill_loses_what_the_level_says(tmp_path, level):
-    """Killed at random moments, the log has every row that is older than the level's bound, in order and whole."""
-    kills(tmp_path, level, range(4))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("level", BOUNDS)
-def test_sigkill_many_times(tmp_path, level):
-    """The same, 25 times per level; prints the numbers."""
-    kills(tmp_path, level, range(100, 125))
-
-
-def kills(folder, level, seeds):
-    results = []
-    for seed in seeds:
-        case = folder / str(seed)
-        case.mkdir()
-        results.append(kill_once(case, level, seed))
-    acknowledged, lost = sum(result[0] for result in results), [result[1] for result in results]
-    oldest = max(result[2] for result in results)
-    sys.stdout.write(
-        f"{level}: {len(results)} kills, {acknowledged} rows acknowledged, {sum(lost)} lost (at most {max(lost)} in one"
-        f" kill), oldest lost row {oldest * 1000:.1f} ms old\n"
-    )
-    assert oldest <= BOUNDS[level]
 
 
 # -- endings ---------------------------------------------------------------------------------------------------------
