@@ -146,7 +146,10 @@ class FileMedia(Media):
     def cell(self, contents: ArtifactContents) -> dict[str, Any]:
         """What stands for it in an artifact's JSON; its file is added to `contents`. Raises OSError."""
         sha256 = self._content.sha256()
-        name = f"{self.FOLDER}/{sha256[:SHOWN_DIGITS]}{self._content.extension}"
+        source = self._content.source
+        # A file keeps its name, below its hash; what was encoded here is named by its hash.
+        end = self._content.extension if isinstance(source, bytes) else f"/{source.name}"
+        name = f"{self.FOLDER}/{sha256[:SHOWN_DIGITS]}{end}"
         entry = contents.add(name, self._content.current())
         return {**self.facts(), "_type": self.KIND, "path": entry.path, "sha256": sha256}
 

@@ -81,7 +81,7 @@ def to_array(value: Any, purpose: str) -> Any:
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
             value = value.float()
-    elif callable(getattr(value, "numpy", None)):
+    if callable(getattr(value, "numpy", None)):
         value = value.numpy()
     return numpy.asarray(value)
 

@@ -217,10 +217,9 @@ def roc_curve(  # noqa: PLR0917 - the peer's signature
     for label, hits, size in _ranked(y_true, y_probas, labels, classes_to_plot, "roc_curve"):
         found = hits.found[hits.last]
         missed = numpy.arange(1, size + 1)[hits.last] - found
-        found, missed = numpy.concatenate([[0], found]), numpy.concatenate([[0], missed])
         keep = numpy.ones(len(found), dtype=bool)  # points on a straight line between two others say nothing
         keep[1:-1] = numpy.diff(found, 2).astype(bool) | numpy.diff(missed, 2).astype(bool)
-        found, missed = found[keep], missed[keep]
+        found, missed = (numpy.concatenate([[0], counts[keep]]) for counts in (found, missed))
         rates = zip(missed / max(missed[-1], 1), found / max(found[-1], 1), strict=True)
         rows += [[label, round(float(false), 3), round(float(true), 3)] for false, true in rates]
     return plot_table(
