@@ -185,7 +185,7 @@ def points(folder):
 def bed(*arguments, stdin=""):
     """What a killbed prints, as dicts; its failure is the test's."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
-    environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
+    environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
         [sys.executable, __file__, *map(str, arguments)],
         input=stdin,
