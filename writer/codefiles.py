@@ -1,4 +1,4 @@
-"""The code of a run: the script, the folder's sources, and what is installed beside them."""
+"""The code of a run: the script, and the sources of a folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .artifact import Artifact
 from .artifact_record import MAX_NAME_CHARACTERS, internal_name
+
+if TYPE_CHECKING:
+    from .artifact import Artifact
 
 Choice = Callable[[str, str], bool] | Callable[[str], bool]
 """Whether a path is meant; may be asked with the folder that is walked as a second argument."""
@@ -66,6 +68,8 @@ def code_artifact(root: Path, name: str, include: Choice, exclude: Choice, but: 
         exclude: which of them are not.
         but: a folder that is passed over, because runs lie in it.
     """
+    from .artifact import Artifact
+
     artifact = Artifact.internal(internal_name(name), "code")
     for path in _chosen(root, _asked(include), _asked(exclude), but):
         artifact.add_file(path, name=path.relative_to(root).as_posix())
@@ -86,16 +90,3 @@ def _chosen(
 def _asked(choice: Choice) -> Callable[[str, str], bool]:
     takes_root = len(inspect.signature(choice).parameters) == 2
     return choice if takes_root else lambda path, _root: choice(path)  # type: ignore[call-arg,return-value]
-
-
-def requirements() -> bytes:
-    """What is installed in this interpreter, one `name==version` per line, sorted."""
-    found: set[str] = set()
-    for distribution in metadata.distributions():
-        try:
-            name, version = distribution.metadata["Name"], distribution.version
-        except Exception:  # noqa: S112 - a broken package costs its own line
-            continue
-        if name and version:
-            found.add(f"{name}=={version}")
-    return "".join(f"{line}\n" for line in sorted(found, key=str.lower)).encode()

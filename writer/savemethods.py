@@ -151,7 +151,7 @@ class SaveMethods(ArtifactMethods):
             self._say_code_path(path)
 
     def _save_requirements(self) -> None:
-        from .codefiles import requirements
+        from .requirements import requirements
 
         self._place(requirements(), "requirements.txt")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from runferry.logformat import RunState, read_records
 from runferry.writer import codefiles
+from runferry.writer.requirements import requirements
 
 
 @pytest.fixture
@@ -108,11 +110,28 @@ def test_the_script_is_named_from_its_repository(tmp_path):
     assert codefiles.below_repository(None, folder) == ""
 
 
-def test_requirements_are_sorted_lines():
-    """`name==version`, those of this environment."""
-    lines = codefiles.requirements().decode().splitlines()
-    assert [line for line in lines if line.startswith("pytest==")]
-    assert lines == sorted(lines, key=str.lower)
+def test_requirements_are_what_the_library_finds():
+    """`name==version`, sorted, of this environment."""
+    found = requirements().decode().splitlines()
+    known = {f"{each.metadata['Name']}=={each.version}" for each in metadata.distributions()}
+    assert set(found) == known
+    assert len(found) > 10
+
+
+def test_requirements_of_odd_folders(tmp_path):
+    """What is no folder, has no name, or is there twice: the first one counts; nothing raises."""
+    for folder, name, text in (
+        ("one", "b_c-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: B_c\nVersion: 1\n\nName: no\n"),
+        ("one", "a.egg-info", "Name: a\nVersion: 2\n"),
+        ("one", "text.dist-info/METADATA", "\nName: text\nVersion: 1\n"),
+        ("one", "none.dist-info/README", ""),
+        ("two", "b-c.egg-info/PKG-INFO", "Name: b-c\nVersion: 3\n"),
+    ):
+        path = tmp_path / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    folders = [str(tmp_path / name) for name in ("one", "missing", "two")]
+    assert requirements(folders) == b"a==2\nB_c==1\n"
 
 
 SCRIPT = """
