@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,12 +19,13 @@ from .cgroup import logical_cpus, read_meminfo
 from .context import Context
 from .hostinfo import cpu_model, physical_cores
 from .probe import Tier
-from .redact import is_secret_name, redact_argv, redact_text
+from .redact import is_secret_name, known_secrets, redact_argv, redact_text
 from .runners import Runner
 from .settings import SamplerSettings
 
 _T = TypeVar("_T")
 _ANSWER_WITHIN = 1.0  # s for a file system to tell its size
+REDACTED = ("argv", "environment", "git")
 _NO_PROGRAM = {"", "-c", "-m"}  # sys.argv[0] where no file is run
 
 
@@ -69,12 +70,12 @@ def _system() -> str:
     return f"{host.sysname}-{host.release}-{host.machine}" + (f"-with-{library}" if library else "")
 
 
-def slurm(environ: Mapping[str, str]) -> dict[str, str]:
+def slurm(environ: Mapping[str, str], *, redact: bool = True) -> dict[str, str]:
     """`SLURM_*` variables by lower-case suffix; credentials (SLURM_JWT) are left out, others redacted."""
     return {
-        name.removeprefix("SLURM_").lower(): redact_text(value).text
+        name.removeprefix("SLURM_").lower(): redact_text(value, before=name).text if redact else value
         for name, value in sorted(environ.items())
-        if name.startswith("SLURM_") and not is_secret_name(name)
+        if name.startswith("SLURM_") and not (redact and is_secret_name(name))
     }
 
 
@@ -92,6 +93,7 @@ def execution_context(
     started_at_ns: int | None = None,
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    redact: Collection[str] = REDACTED,
 ) -> dict[str, Any]:
     """Who runs what, where: the first environment record.
 
@@ -104,20 +106,21 @@ def execution_context(
         started_at_ns: start of the run; now unless given.
         folder: where the run was started; the working directory unless given.
         environ: environment of the run; this process's unless given.
+        redact: what is redacted: "argv", "environment" (Slurm's variables) and "git" (the remote's URL).
     """
     argv = sys.argv if argv is None else argv
     environ = os.environ if environ is None else environ
     folder = Path.cwd() if folder is None else folder
     name = argv[0] if argv else ""
     program = None if name in _NO_PROGRAM else _program(name, folder)
-    repository = _bounded(lambda: gitinfo.find(folder.resolve()), _ANSWER_WITHIN)
+    repository = _bounded(lambda: gitinfo.find(folder.resolve(), redact="git" in redact), _ANSWER_WITHIN)
     local = _below(program, folder.resolve())
     return _known(
         {
             "os": _system(),
             "python": f"{platform.python_implementation()} {platform.python_version()}",
             "started_at": time.time_ns() if started_at_ns is None else started_at_ns,
-            "args": redact_argv(argv[1:]).args,
+            "args": redact_argv(argv[1:], known_secrets(environ)).args if "argv" in redact else list(argv[1:]),
             "program": None if program is None else str(program),
             "code_path": _below(program, repository.root if repository else None) or local,
             "code_path_local": local,
@@ -126,7 +129,7 @@ def execution_context(
             "username": _bounded(getpass.getuser, _ANSWER_WITHIN),  # may ask a directory server
             "executable": sys.executable,
             "docker": environ.get("WANDB_DOCKER"),
-            "slurm": slurm(environ),
+            "slurm": slurm(environ, redact="environment" in redact),
             "git": _known({"remote_url": repository.remote_url, "commit": repository.commit}) if repository else None,
         }
     )

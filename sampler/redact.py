@@ -1,65 +1,142 @@
 """Take secrets out of text before it is written: by the name beside a value, and by the shape of known tokens.
 
-Secrets are recognised by rules, so the rules err on the side of hiding: a commit hash may be hidden (it looks like a
-40-digit API key) unless its name says that it is one. Values of model options such as `--pad-token` stay.
+Rules guess. A name such as `api_key` hides its value whatever it looks like; the words of a model's vocabulary
+(`pad_token`) and numbers of tokens do not. 40 hexadecimal digits are an API key where what stands before says key,
+token, login or the like, and a commit or checksum elsewhere: nothing else tells them apart.
+
+No pattern walks through a text. Words that a rule needs are found as plain text, and unbroken stretches of token
+characters on a copy that has only two letters; at each such place a pattern looks at a bounded stretch. So any text
+takes time in proportion to its length, and 50 MB of prose or numbers well under a second.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 MARK = "[redacted]"
+LEAST_KNOWN = 12
+"""Characters of an environment variable's value that is hidden wherever it stands: shorter ones may be words."""
 
+# -- names -----------------------------------------------------------------------------------------------------------
+
+_KEYS_OF = (
+    r"api|access|account|secret|private|license|signing|encryption|ssh|deploy|master|auth|storage|service|client"
+    r"|consumer|subscription|webhook|shared|wandb|openai|anthropic|hf|aws|azure|gcp|datadog|dd|comet|neptune"
+)
 _NAME_ENDS = (
-    r"api[-_]?keys?|access[-_]?key(?:[-_]?id)?|secret(?:[-_]?(?:access[-_]?)?key)?|private[-_]?key|account[-_]?key"
-    r"|license[-_]?key|token|jwt|passw(?:or)?d|passphrase|passwd|pwd|secrets?|credentials?|authorization|bearer"
+    rf"(?:{_KEYS_OF})[-_]?keys?(?:[-_]?id)?|secret[-_]?access[-_]?key|token|jwt|passw(?:or)?ds?|passphrase|passwd|pwd"
+    r"|secrets?|credentials?|authorization|bearer|cookie|auth|connection[-_]?string"
 )
-# `--pad-token <pad>`, `eos_token=</s>`: words of the model's vocabulary, not credentials
-_MODEL_TOKEN = re.compile(
-    r"(?:pad|eos|bos|unk|mask|sep|cls|eot|image|audio|video|special|stop|start|end|begin|prefix|suffix|separator"
-    r"|max|min|num|per|new|add|trigger|placeholder)[-_.]?token$",
-    re.IGNORECASE,
-)
-_PLAIN_VALUE = re.compile(r"(?:true|false|none|null|yes|no|on|off|-?\d{1,6})$", re.IGNORECASE)
 _SECRET_NAME = re.compile(rf"(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?:{_NAME_ENDS})$", re.IGNORECASE)
 _JOINED_NAME = re.compile(r"(?:api|access|secret|private|auth)(?:key|token)$|(?:hf|hub|wandb)token$", re.IGNORECASE)
-_ASSIGNMENT = re.compile(
-    rf"(?<![\w.-])(?P<name>-{{0,2}}[\w.-]{{0,80}}?(?:{_NAME_ENDS}))(?P<between>[\"']?\s{{0,4}}[=:]\s{{0,4}}[\"']?)"
-    r"(?P<value>(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]]+)",
+# `--pad-token <pad>`, `eos_token=</s>`: words of the model's vocabulary, not credentials
+_MODEL_TOKEN = re.compile(
+    r"(?:pad|eos|bos|unk|mask|sep|cls|eot|image|audio|video|special|stop|start|end|begin|prefix|suffix|separator|max|min"
+    r"|num|n|per|new|next|prev|first|last|add|trigger|placeholder|virtual|target|draft|forced|decoder)[-_.]?token$",
     re.IGNORECASE,
 )
-_URL_PASSWORD = re.compile(
-    r"(?P<before>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{0,256}:)(?P<value>[^\s/@]{1,512})(?=@)", re.IGNORECASE
-)
-_URL_USER = re.compile(r"(?P<before>\bhttps?://)(?P<value>[^\s/:@]{20,512})(?=@)", re.IGNORECASE)
+_STRONG_NAME = re.compile(r"pass|pwd|secret|credential|key", re.IGNORECASE)
+_HOLDER_NAME = re.compile(r"(?:secrets?|credentials?|passwords?|api[-_]?keys?|auth)$", re.IGNORECASE)
+_NO_VALUE = re.compile(r"(?:true|false|none|null|yes|no|on|off)?$", re.IGNORECASE)
+_NUMBER = re.compile(r"-?\d{1,6}(?:\.\d{1,6})?$")
 
-_SHAPES = re.compile(
-    "|".join(  # noqa: FLY002 - one shape a line
+
+@lru_cache(maxsize=4096)
+def is_secret_name(name: str) -> bool:
+    """Whether an option, variable or config key of this name holds a credential."""
+    name = name.lstrip("-")
+    return bool(_SECRET_NAME.search(name) or _JOINED_NAME.search(name)) and not _MODEL_TOKEN.search(name)
+
+
+def holds_secrets(name: str) -> bool:
+    """Whether all that lies below a config key of this name is secret: `secrets`, `credentials`, `api_keys`."""
+    return is_secret_name(name) and bool(_HOLDER_NAME.search(name))
+
+
+def is_secret_value(name: str, value: str) -> bool:
+    """Whether `value` can be the credential that a secret name promises: no switch, and no number of tokens."""
+    if value.startswith(MARK) or _NO_VALUE.match(value):
+        return False
+    return bool(_STRONG_NAME.search(name)) or not _NUMBER.match(value)
+
+
+# -- rules -----------------------------------------------------------------------------------------------------------
+
+_LONG = 16  # token characters without a break: what has fewer is no token
+_STRETCH = bytes(ord("a") if chr(byte).isalnum() or chr(byte) in "_-" else ord(" ") for byte in range(128)) + b" " * 128
+_SHAPES = (
+    r"(?:(?<=\\)[nrt]|(?<=%)[0-9A-Fa-f]{2})?(?P<value>"
+    + "|".join(  # noqa: FLY002 - one shape a line; before it, what may escape it
         (
-            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----).){0,16384}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?",
-            r"\bwandb_v1_[A-Za-z0-9_-]{20,}",  # W&B, newer
-            r"\b(?:hf|api_org)_[A-Za-z0-9]{20,}",  # model hub
-            r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",  # AWS key id
-            r"\bgh[pousr]_[A-Za-z0-9]{20,}",  # GitHub
-            r"\bgithub_pat_[A-Za-z0-9_]{20,}",
-            r"\bglpat-[A-Za-z0-9_-]{16,}",  # GitLab
-            r"\bsk-[A-Za-z0-9_-]{20,}",  # model providers
-            r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
-            r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",  # Slack
-            r"\bAIza[A-Za-z0-9_-]{35}",  # Google API key
-            r"\bya29\.[A-Za-z0-9_-]{20,}",  # Google OAuth
-            r"\b(?:npm|dckr_pat|pypi|nvapi)[_-][A-Za-z0-9_-]{24,}",
-            r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*",  # JSON web token
-            r"(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/-]{16,}=*",  # HTTP authorization
+            r"wandb_v1_[A-Za-z0-9_-]{20,}",  # W&B, newer
+            r"local-[0-9a-f]{40}(?![A-Za-z0-9])",  # W&B, of a server of one's own
+            r"(?:hf|api_org)_[A-Za-z0-9]{20,}",  # model hub
+            r"(?:AKIA|ASIA)[0-9A-Z]{16}(?!\w)",  # AWS key ids
+            r"gh[pousr]_[A-Za-z0-9]{20,}",  # GitHub
+            r"github_pat_[A-Za-z0-9_]{20,}",
+            r"gl(?:pat|dt|rt)-[A-Za-z0-9_-]{16,}",  # GitLab
+            # model providers; a digit and a capital, or 32 hexadecimal digits: `sk-learn-pipeline-of-yesterday` is none
+            r"sk-(?:(?=[\w-]{0,64}\d)(?=[\w-]{0,64}[A-Z])|(?=[0-9a-f]{32}))[A-Za-z0-9_-]{20,}",
+            r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
+            r"xox[abeoprs]-[A-Za-z0-9-]{12,}",  # Slack
+            r"AIza[A-Za-z0-9_-]{35}",  # Google: API key, client secret
+            r"GOCSPX-[A-Za-z0-9_-]{20,}",
+            r"npm_[A-Za-z0-9]{36,}",
+            r"pypi-Ag[A-Za-z0-9_-]{40,}",
+            r"dckr_pat_[A-Za-z0-9_-]{20,}",
+            r"nvapi-[A-Za-z0-9_-]{24,}",
+            r"eyJ[A-Za-z0-9_-]{8,16384}\.[A-Za-z0-9_-]{4,16384}\.[A-Za-z0-9_-]*",  # JSON web token
         )
-    ),
-    re.DOTALL,
+    )
+    + ")"
 )
-_HEX_KEY = re.compile(r"(?<![A-Za-z0-9])(?:local-)?[0-9a-f]{40}(?![A-Za-z0-9])")  # W&B API key; also a commit hash
-_HASH_NAME = re.compile(r"(?:commit|sha1?|rev|revision|ref|hash|digest|checksum|git)[\"']?[\s=:@/]*$", re.IGNORECASE)
-_HASH_NAME_REACH = 24  # characters before a hash in which its name is looked for
+_FOUND = {
+    "-----BEGIN ": r"(?P<value>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----).){0,16384}"
+    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?)",
+    "ya29.": r"(?<![\w-])(?P<value>ya29\.[A-Za-z0-9_-]{20,})",  # Google OAuth
+    "whsec_": r"(?<![\w-])(?P<value>whsec_[A-Za-z0-9+/]{16,})",  # Stripe
+    "sig=": r"(?<=[?&;\"'\s])sig=(?P<value>[A-Za-z0-9%+/=]{20,})",  # Azure's shared access signature
+    "hooks.slack.com/services/": r"hooks\.slack\.com/services/(?P<value>[A-Za-z0-9/]{10,})",
+    "/api/webhooks/": r"/api/webhooks/(?P<value>\d+/[\w-]{20,})",  # Discord
+}
+"""Shapes that need not begin with a long stretch: the text that they are found by, and the pattern from there."""
+_URL = "://"
+_URL_SECRET = r"://(?:[^\s/:@\"']{0,256}:(?P<password>[^\s/\"']{1,512})|(?P<user>[^\s/:@\"']{20,512}))@"  # noqa: S105 - a pattern
+_BEARER = r"bearer\s{1,4}(?P<value>(?=[A-Za-z0-9._~+/-]{0,64}\d)[A-Za-z0-9._~+/-]{16,}={0,2})"
+_NAME_ANCHORS = ("key", "token", "secret", "pass", "pwd", "cred", "auth", "jwt", "cookie", "connection", "bearer", "login", "wandb")  # fmt: skip
+"""In lower case: parts of every secret name, and what stands before an API key of 40 hexadecimal digits."""
+_NAME_REACH = 80  # characters of a name before and behind its anchor
+_NAME_CHARACTERS = string.ascii_letters + string.digits + "_.-"
+_NAME_REST = rf"[\w.-]{{0,{_NAME_REACH}}}"
+_ASSIGNED = (
+    r"\\{0,3}[\"']?\s{0,4}(?:=>|[=:])\s{0,4}(?:"
+    r"(?P<quote>\\{0,3}[\"'])(?P<quoted>(?:(?!(?P=quote)).){1,4096})(?P=quote)"
+    r"|\\{0,3}[\"']?(?P<bare>(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]\\]+))"
+)
+_SEVERAL = r"(?:,[^\s\"'&;,}\]\\=:]+)+"  # `api_keys=a,b`
+_HEX_KEY = r"(?<![A-Za-z0-9])[0-9a-f]{40}(?![A-Za-z0-9])"
+_HEX_REACH = 32  # characters between `login` and the key
+_HEX_NEAR = rf"[^\n]{{0,{_HEX_REACH}}}?(?P<value>{_HEX_KEY})"
+_HASH_BEFORE = re.compile(
+    r"(?:commit|sha1?|rev|revision|ref|hash|digest|checksum|git|md5|etag)[\"']?[\s=:]*$|[@/#]$", re.IGNORECASE
+)
+_KEY_BEFORE = re.compile(r"key|token|secret|pass|login|auth|wandb|cred", re.IGNORECASE)
+_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+Span = tuple[int, int]
+
+
+@lru_cache(maxsize=None)  # noqa: UP033 - named for what it bounds: one entry per rule
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern, made when its anchor is met for the first time: most processes meet none of them."""
+    return re.compile(pattern, re.DOTALL | re.IGNORECASE if pattern in _ANY_CASE else re.DOTALL)
+
+
+_ANY_CASE = {_ASSIGNED, _BEARER, _URL_SECRET}
 
 
 class Redacted(NamedTuple):
@@ -76,59 +153,147 @@ class RedactedArgs(NamedTuple):
     removed: int
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether an option, variable or config key of this name holds a credential."""
-    name = name.lstrip("-")
-    return bool(_SECRET_NAME.search(name) or _JOINED_NAME.search(name)) and not _MODEL_TOKEN.search(name)
+def known_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The credentials that the environment holds by name: they are secret wherever else they stand."""
+    return tuple(
+        value
+        for name, value in environ.items()
+        if len(value) >= LEAST_KNOWN and is_secret_name(name) and is_secret_value(name, value)
+    )
 
 
-def redact_text(text: str, *, before: str = "") -> Redacted:
-    """Replace credentials in `text` by `MARK`. `before` is what preceded it, which may say that a hash is a commit."""
-    count = 0
+def redact_text(text: str, *, before: str = "", known: Sequence[str] = (), code: bool = False) -> Redacted:
+    """Replace credentials in `text` by `MARK`.
 
-    def mark(match: re.Match[str]) -> str:
-        nonlocal count
-        groups = match.groupdict()
-        if groups.get("value") == MARK:
-            return match[0]
-        count += 1
-        return f"{groups.get('before') or ''}{MARK}"
-
-    def mark_assigned(match: re.Match[str]) -> str:
-        nonlocal count
-        if not is_secret_name(match["name"]) or _PLAIN_VALUE.match(match["value"]) or match["value"].startswith(MARK):
-            return match[0]
-        count += 1
-        return f"{match['name']}{match['between']}{MARK}"
-
-    def mark_hex(match: re.Match[str]) -> str:
-        nonlocal count
-        preceding = (before + " " + match.string[: match.start()])[-_HASH_NAME_REACH:]
-        if _HASH_NAME.search(preceding):
-            return match[0]
-        count += 1
-        return MARK
-
-    text = _URL_PASSWORD.sub(mark, text)
-    text = _URL_USER.sub(mark, text)
-    text = _SHAPES.sub(mark, text)
-    text = _ASSIGNMENT.sub(mark_assigned, text)
-    text = _HEX_KEY.sub(mark_hex, text)
-    return Redacted(text, count)
+    Args:
+        text: any.
+        before: what preceded it, a name or an option, which may say what 40 hexadecimal digits are.
+        known: strings that are secret wherever they stand (`known_secrets`).
+        code: the text is source code: of what is assigned to a secret name only literals in quotes are hidden.
+    """
+    long = list(_long_stretches(text))
+    spans = [*_shapes(text, long), *_found(text), *_urls(text)]
+    if long or "=" in text or ":" in text:
+        spans += _named(text, code=code)
+    for secret in known:
+        spans += ((at, at + len(secret)) for at in _places(text, secret))
+    if before and _KEY_BEFORE.search(before) and not _HASH_BEFORE.search(before):
+        spans += (match.span() for match in _compiled(_HEX_KEY).finditer(text[:4096]))
+    return _cut(text, spans) if spans else Redacted(text, 0)
 
 
-def redact_argv(argv: Sequence[str]) -> RedactedArgs:
-    """Redact each argument; the one after an option such as `--api-key` is a secret whatever its shape."""
+def _cut(text: str, spans: list[Span]) -> Redacted:
+    pieces: list[str] = []
+    at = removed = 0
+    for start, end in sorted(spans):
+        if start >= at:
+            pieces += (text[at:start], MARK)
+            removed += 1
+        at = max(at, end)
+    return Redacted("".join((*pieces, text[at:])), removed)
+
+
+def _places(text: str, anchor: str) -> Iterator[int]:
+    at = text.find(anchor)
+    while at >= 0:
+        yield at
+        at = text.find(anchor, at + len(anchor))
+
+
+def _long_stretches(text: str) -> Iterator[int]:
+    """Where unbroken stretches of token characters begin."""
+    if len(text) < _LONG:
+        return
+    letters = text.encode("ascii", "replace").translate(_STRETCH)  # one byte per character
+    needle = b"a" * _LONG
+    at = letters.find(needle)
+    while at >= 0:
+        yield at
+        end = letters.find(b" ", at)
+        at = letters.find(needle, end) if end >= 0 else -1
+
+
+def _shapes(text: str, stretches: Sequence[int]) -> Iterator[Span]:
+    for at in stretches:
+        match = _compiled(_SHAPES).match(text, at)
+        if match is not None:
+            yield match.span("value")
+
+
+def _found(text: str) -> Iterator[Span]:
+    for anchor, pattern in _FOUND.items():
+        for at in _places(text, anchor):
+            match = _compiled(pattern).match(text, at)
+            if match is not None:
+                yield match.span("value")
+
+
+def _urls(text: str) -> Iterator[Span]:
+    for at in _places(text, _URL):
+        match = _compiled(_URL_SECRET).match(text, at)
+        if match is None:
+            continue
+        part = "user" if match["user"] else "password"
+        web = text[max(0, at - 5) : at].lower().endswith(("http", "https"))
+        if match[part] != MARK and (web or part == "password"):
+            yield match.span(part)
+
+
+def _named(text: str, *, code: bool) -> Iterator[Span]:
+    """What is assigned to secret names, bearer tokens, and API keys behind words that say so."""
+    lower = text.lower()
+    if len(lower) != len(text):  # some letters become two
+        lower = text.translate(_ASCII_LOWER)
+    for anchor in _NAME_ANCHORS:
+        at = lower.find(anchor)
+        while at >= 0:
+            rest = _compiled(_NAME_REST).match(text, at)
+            end = rest.end() if rest else at + len(anchor)
+            head = text[max(0, at - _NAME_REACH) : at]
+            name = head[len(head.rstrip(_NAME_CHARACTERS)) :] + text[at:end]
+            assigned = _assigned(text, name, end, code=code)
+            near = _compiled(_HEX_NEAR).match(text, end)
+            bearer = _compiled(_BEARER).match(text, at) if anchor == "bearer" else None
+            if assigned is not None:
+                yield assigned
+                end = assigned[1]
+            elif bearer is not None:
+                yield bearer.span("value")
+            elif near is not None and not _HASH_BEFORE.search(text, at, near.start("value")):
+                yield near.span("value")
+            at = lower.find(anchor, end)
+
+
+def _assigned(text: str, name: str, end: int, *, code: bool) -> Span | None:
+    """The secret that stands behind an assignment to `name`, which ends at `end`."""
+    if not is_secret_name(name):
+        return None
+    match = _compiled(_ASSIGNED).match(text, end)
+    if match is None:
+        return None
+    kind = "bare" if match["quoted"] is None else "quoted"
+    if (code and kind == "bare") or not is_secret_value(name, match[kind]):
+        return None
+    start, end = match.span(kind)
+    if kind == "bare" and name[-1] in "sS" and (more := _compiled(_SEVERAL).match(text, end)):
+        end = more.end()
+    return start, end
+
+
+def redact_argv(argv: Sequence[str], known: Sequence[str] = ()) -> RedactedArgs:
+    """Redact each argument; what stands behind an option such as `--api-key` is a secret whatever its shape."""
     args: list[str] = []
     count = 0
     before = ""
     for arg in argv:
-        follows_option = before.startswith("-") and "=" not in before and is_secret_name(before)
-        if follows_option and not arg.startswith("--") and not _PLAIN_VALUE.match(arg):
-            args.append(MARK)
+        name, equals, value = arg.partition("=")
+        if before.startswith("-") and "=" not in before and is_secret_name(before) and not arg.startswith("--"):
+            name, equals, value = before, "", arg
+        if is_secret_name(name) and is_secret_value(name, value) and not any(map(str.isspace, name)):
+            args.append(f"{name}={MARK}" if equals else MARK)
             count += 1
         else:
-            text, found = redact_text(arg, before=before)
+            text, found = redact_text(arg, before=before, known=known)
             args.append(text)
             count += found
         before = arg

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import records
 from .pump import Job
+from .report import say
 from .settings import Resolved
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Attendant:
         import uuid
 
         from ..sampler import Sampler, SamplerSettings, execution_context, hardware, load_modules
+        from ..sampler.redact import MARK
 
         given = self._settings
         settings = SamplerSettings(
@@ -104,7 +106,9 @@ class Attendant:
             self._sampler.start()
         writer_id = str(uuid.uuid4())
         if not disable_meta:
-            context = execution_context(settings, argv=self._argv, started_at_ns=self._start_ns)
+            redact = self._settings.redact
+            context = execution_context(settings, argv=self._argv, started_at_ns=self._start_ns, redact=redact)
+            self._tell_hidden(str(context).count(MARK))
             self._record(records.environment(self._as_told(context), writer_id))
         self._do_errands()
         self._importing = False  # a fork need not wait for the drivers of devices
@@ -121,6 +125,11 @@ class Attendant:
     def _do_errands(self) -> None:
         for errand in self._errands:
             errand()
+
+    def _tell_hidden(self, count: int) -> None:
+        if count and self._settings.talks:
+            what = "1 value" if count == 1 else f"{count} values"
+            say(f"{what} of the command or Slurm's variables hidden in the log (setting redact=-argv,-environment)")
 
     def _emit(self, sample: Sample) -> None:
         self._record(records.stats(sample.timestamp_ns, sample.values), bulk=True)

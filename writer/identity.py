@@ -13,7 +13,7 @@ from .guides import Guides
 from .journal import Clock
 from .mappings import REMOVED, Changed, Config
 from .metrics import MetricDefinition
-from .redaction import redact
+from .redaction import Redaction
 from .settings import Resolved
 from .values import Path
 
@@ -85,8 +85,7 @@ class Identity:
         self.config.set_all(config_from_files(settings.config_paths, lambda line: warn_once(line, line)))
         if config is not None:
             self.config.set_all(config)
-        self.hidden = 0
-        """Values of the config that look like secrets and are hidden in the log."""
+        self.redaction = Redaction(settings.redact)
         given = {
             records.FEATURE_INIT_NAME: settings.name,
             records.FEATURE_INIT_ID: settings.given_id,
@@ -114,11 +113,7 @@ class Identity:
         return self._record(self.info)
 
     def _record(self, info: records.RunInfo) -> bytes:
-        config = []
-        for name, value in self.config.snapshot().items():
-            shown, count = redact(name, value)
-            self.hidden += count
-            config.append(((name,), self._json((name,), shown)))
+        config = [((name,), self._shown((name,), value)) for name, value in self.config.snapshot().items()]
         self._config_bytes = sum(len(text) for _, text in config)
         if self._watch is not None:
             self._watch.config(self._config_bytes)
@@ -129,9 +124,7 @@ class Identity:
         removal = records.config((), [path])
         if value is REMOVED:
             return [removal]
-        shown, count = redact(path[-1], value)
-        self.hidden += count
-        text = self._json(path, shown)
+        text = self._shown(path, value)
         self._config_grew(len(text))
         update = records.config([(path, text)])
         # Readers merge dicts, so what a new dict no longer has must go first.
@@ -142,6 +135,12 @@ class Identity:
         if self._watch is not None and self._config_bytes > guides.MAX_CONFIG:
             self._config_bytes = len(to_json(self.config.snapshot()))
             self._watch.config(self._config_bytes)
+
+    def _shown(self, path: Path, value: Any) -> bytes:
+        """The value's JSON without secrets; what is left out is not searched."""
+        text = self._json(path, value)
+        shown = value if text == b"null" else self.redaction.config(path, value)
+        return text if shown is value else self._json(path, shown)
 
     def _json(self, path: Path, value: Any) -> bytes:
         try:
