@@ -59,6 +59,8 @@ class RealFileSystem:
 
     def make_directories(self, path: Path) -> list[Path]:
         """As the port says."""
+        if path.is_dir():  # as for all files of a run but the first: on a network each question costs a trip
+            return []
         missing = [directory for directory in (path, *path.parents) if not directory.is_dir()]
         made: list[Path] = []
         for directory in reversed(missing):
