@@ -24,6 +24,7 @@ class FaultFS:
     `fail`: operation name -> errno, for every call of it until it is taken out again.
     `fail_at`: number of the call (from 0) -> errno, once.
     `short`: bytes that one write takes at most.
+    `short_at`: number of the call -> bytes that it takes, once, if it is a write; counted from the end if negative.
     `before`: told each operation before it happens; may raise.
     """
 
@@ -32,6 +33,7 @@ class FaultFS:
         self.fail: dict[str, int] = {}
         self.fail_at: dict[int, int] = {}
         self.short: int | None = None
+        self.short_at: dict[int, int] = {}
         self.before: Callable[[str], None] = lambda _operation: None
         self.calls: list[str] = []
         self.files: dict[Path, FakeFile] = {}
@@ -94,6 +96,8 @@ class FaultFS:
             file.data += data[: len(data) // 2]  # an error says nothing about how far the write came
             raise
         count = len(data) if self.short is None else min(self.short, len(data))
+        if short := self.short_at.pop(len(self.calls) - 1, 0):
+            count = min(short, count) if short > 0 else max(count + short, 1)
         if self.space is not None:
             if self.space == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
