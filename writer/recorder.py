@@ -56,7 +56,7 @@ class Recorder:
         start_s: float,
         hold_steps: bool = True,
         first_step: int = 0,
-        note: Callable[..., None] = lambda *_features: None,
+        telemetry: Callable[..., bytes] = lambda *_features: b"",
         sync_files: Callable[[], Any] = lambda: None,
         watch: guides.Guides | None = None,
     ) -> None:
@@ -70,7 +70,8 @@ class Recorder:
             hold_steps: keep a row with an explicit step open for later calls of the same step. Without, each call's
                 part is written at once (levels `record` and `disk`) and the parts merge at replay.
             first_step: where a resumed run goes on. Its first row may have a lower step of its own: an older checkpoint.
-            note: told the telemetry's numbers of features that are used.
+            telemetry: takes the telemetry's numbers of features that are used, and gives the record that says so, if
+                none did before.
             sync_files: brings the files beside the log to the device.
             watch: warns of documented sizes and numbers that are passed.
         """
@@ -79,7 +80,7 @@ class Recorder:
         self._wall_offset = 0.0
         self.read_clocks()
         self._hold_steps = hold_steps
-        self._note = note
+        self._telemetry = telemetry
         self.sync_files = sync_files
         self._watch = watch
         self._encoder = HistoryEncoder()
@@ -164,8 +165,8 @@ class Recorder:
         for path in landing.paths:
             self.record(records.files(path))
         self.record_all(landing.records)
-        if landing.features:
-            self._note(*landing.features)
+        if landing.features and (record := self._telemetry(*landing.features)):
+            self.record(record)
         return landing.value
 
     def _goes_back(self) -> bool:

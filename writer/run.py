@@ -109,7 +109,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
                 start_s=start_s - (behind.runtime_s if behind else 0.0),
                 hold_steps=held,
                 first_step=behind.step if behind else 0,
-                note=self._note,
+                telemetry=self._features_record,
                 sync_files=self._sync_files,
                 watch=watch,
             )
@@ -361,6 +361,8 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         """Wait until everything logged so far is on the device, open rows and the summary included; whether it is."""
         if self._closed:
             return self._report is not None and self._report.synced
+        if self._capture is not None:
+            self._capture.sync()
         self._hand_off(lambda recorder: recorder.flush())
         return self._pump.barrier(sync=True, timeout_s=timeout_s)
 
@@ -482,3 +484,11 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         telemetry.features.update(features)
         body = telemetry.record()
         self._hand_off(lambda recorder: recorder.record(body))
+
+    def _features_record(self, *features: int) -> bytes:
+        """The telemetry with these features; empty where they were in it. For the writer's thread, which records it."""
+        telemetry = self._identity.telemetry
+        if telemetry.features.issuperset(features):
+            return b""
+        telemetry.features.update(features)
+        return telemetry.record()
