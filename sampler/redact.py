@@ -28,7 +28,7 @@ _KEYS_OF = (
     r"|consumer|subscription|webhook|shared|wandb|openai|anthropic|hf|aws|azure|gcp|datadog|dd|comet|neptune"
 )
 _NAME_ENDS = (
-    rf"(?:{_KEYS_OF})[-_]?keys?(?:[-_]?id)?|secret[-_]?access[-_]?key|token|jwt|passw(?:or)?ds?|passphrase|passwd|pwd"
+    rf"(?:{_KEYS_OF})[-_.]?keys?(?:[-_]?id)?|secret[-_]?access[-_]?key|token|jwt|passw(?:or)?ds?|passphrase|passwd|pwd"
     r"|secrets?|credentials?|authorization|bearer|cookie|auth|connection[-_]?string"
 )
 _SECRET_NAME = re.compile(rf"(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?:{_NAME_ENDS})$", re.IGNORECASE)
@@ -114,7 +114,7 @@ _NAME_CHARACTERS = string.ascii_letters + string.digits + "_.-"
 _NAME_REST = rf"[\w.-]{{0,{_NAME_REACH}}}"
 _ASSIGNED = (
     r"\\{0,3}[\"']?\s{0,4}(?:=>|[=:])\s{0,4}(?:"
-    r"(?P<quote>\\{0,3}[\"'])(?P<quoted>(?:(?!(?P=quote)).){1,4096})(?P=quote)"
+    r"(?P<quote>\\{0,3}[\"'])(?P<quoted>(?:(?!(?P=quote))(?:\\.|.)){1,4096})(?P=quote)"
     r"|\\{0,3}[\"']?(?P<bare>(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]\\]+))"
 )
 _SEVERAL = r"(?:,[^\s\"'&;,}\]\\=:]+)+"  # `api_keys=a,b`

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
 
 import pytest
 from runferry.sampler import SamplerSettings, environment, execution_context, hardware
-from runferry.sampler.gitinfo import find
+from runferry.sampler.gitinfo import diff, find
 from runferry.sampler.redact import MARK
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -148,3 +149,80 @@ def test_a_command_is_named_by_where_it_is_found(tmp_path, monkeypatch):
     assert program("trainer") == str(command)
     assert program("train.py") == str((tmp_path / "train.py").resolve())
     assert program("nowhere") == str((tmp_path / "nowhere").resolve())
+
+
+def test_each_part_can_be_left_as_it_is(tmp_path):
+    """`redact` names the parts; what is not among them stands as given."""
+    repository(tmp_path / ".git", {"HEAD": COMMIT, "config": '[remote "o"]\nurl = https://me:s3cret@host/a\n'})
+    given = {
+        "argv": ["t.py", "--api-key", "abc"],
+        "folder": tmp_path,
+        "environ": {"SLURM_JWT": "x", "SLURM_COMMENT": "password=a"},
+    }
+    open_, closed = (
+        execution_context(SamplerSettings(), redact=(), **given),
+        execution_context(SamplerSettings(), **given),
+    )
+
+    assert (open_["args"], closed["args"]) == (["--api-key", "abc"], ["--api-key", MARK])
+    assert open_["slurm"] == {"jwt": "x", "comment": "password=a"}
+    assert closed["slurm"] == {"comment": f"password={MARK}"}
+    assert (open_["git"]["remote_url"], closed["git"]["remote_url"]) == (
+        "https://me:s3cret@host/a",
+        "https://me:@host/a",
+    )
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A working tree with one committed file."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    (folder / "train.py").write_text('lr = 0.1\nseed = 0\napi_key = ""\n')
+    for command in ("init -q", "add .", "-c user.name=n -c user.email=e commit -q -m m"):
+        subprocess.run(["git", *command.split()], cwd=folder, check=True)
+    return folder
+
+
+def test_a_diff_is_what_is_not_committed(tree):
+    """With secrets out of it; git's own index stays untouched, and a file that git does not know is not in it."""
+    assert diff(tree).patch == b""
+    (tree / "train.py").write_text('lr = 0.2\nseed = 0\napi_key = "hunter2"\n')
+    (tree / "new.py").write_text("new\n")
+    index = (tree / ".git" / "index").stat()
+    found = diff(tree)
+
+    assert b"-lr = 0.1\n+lr = 0.2\n seed = 0\n" in found.patch
+    assert b"hunter2" not in found.patch
+    assert b"new" not in found.patch
+    assert (found.cut, found.redacted) == (False, 1)
+    assert b'+api_key = "hunter2"' in diff(tree, redact=False).patch
+    assert (tree / ".git" / "index").stat() == index
+
+
+def test_a_diff_is_bounded(tree):
+    """It is cut behind a line; bytes that are no text stay as they are."""
+    (tree / "train.py").write_bytes(b"caf\xe9\n" * 10_000)
+    found = diff(tree, limit=1000)
+
+    assert found.cut
+    assert 900 < len(found.patch) <= 1000
+    assert found.patch.endswith(b"+caf\xe9\n")
+
+
+def test_a_diff_that_cannot_be_had_says_why(tree, tmp_path):
+    """No repository, a command that hangs."""
+    with pytest.raises(OSError, match="ended with"):
+        diff(tmp_path)
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "git").write_text("#!/bin/sh\nexec sleep 100\n")
+    (bin_folder / "git").chmod(0o755)
+    os.environ["PATH"], path = f"{bin_folder}:{os.environ['PATH']}", os.environ["PATH"]
+    try:
+        with pytest.raises(OSError, match="took longer than 0 s"):
+            diff(tree, timeout_s=0.05)
+    finally:
+        os.environ["PATH"] = path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.sampler import is_secret_name, redact_argv, redact_text
-from runferry.sampler.redact import MARK
+from runferry.sampler.redact import MARK, holds_secrets, known_secrets
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
 
@@ -112,13 +112,20 @@ def test_arguments():
 
 
 @pytest.mark.parametrize(
-    ("name", "secret"),
-    [("apiKey", True), ("HF_TOKEN", True), ("aws_secret_access_key", True), ("SLURM_JWT", True), ("dbPassword", True),
-     ("hftoken", True), ("tokens", False), ("bos_token", False), ("keyboard", False), ("secretary", False)],
-)  # fmt: skip
-def test_names(name, secret):
+    ("names", "secret"),
+    [
+        ("apiKey HF_TOKEN aws_secret_access_key AWS_ACCESS_KEY_ID SLURM_JWT dbPassword hftoken passwd db_pwd", True),
+        ("storage_key signing-key wandb_key cookie access_token refreshToken client_secret private.key auth", True),
+        ("tokens bos_token keyboard secretary max_tokens tokenizer num_tokens token_type key_dim passes author", False),
+        ("sort_key primary_key foreign_key key keys n_token next_token pass monkey turkey keypoints authors", False),
+    ],
+)
+def test_names(names, secret):
     """Names of credentials by their last words, in any spelling."""
-    assert is_secret_name(name) is secret
+    assert {name: is_secret_name(name) for name in names.split()} == dict.fromkeys(names.split(), secret)
+    assert holds_secrets("secrets")
+    assert holds_secrets("api_keys")
+    assert not holds_secrets("token")
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=300))
@@ -128,7 +135,98 @@ def test_redacting_twice_changes_nothing(text):
     assert redact_text(once.text).text == once.text
 
 
-def test_long_text_is_linear():
-    """A megabyte of near misses is done at once: no pattern backtracks without bound."""
-    for piece in ("api_key", "-----BEGIN PRIVATE KEY-----", "https://a:", "token-", "eyJ", "a" * 39 + " "):
-        redact_text(piece * (100_000 // len(piece)))
+NEAR_MISSES = {
+    "one letter": "x",
+    "names": "api_key",
+    "words": "token ",
+    "assignments": "key=\"'",
+    "plain values": "auth: ",
+    "dots": "token....",
+    "PEM": "-----BEGIN PRIVATE KEY-----",
+    "PEM, open": "-----BEGIN ",
+    "URLs": "://a:",
+    "URLs, long": "https://" + "a" * 300 + ":",
+    "providers": "sk-",
+    "JWT": "eyJ-",
+    "JWT, dotted": "eyJaaaaaaaa.",
+    "hub": "hf_",
+    "newer keys": "wandb_v1_-",
+    "headers": "Bearer ",
+    "hex": "wandb " + "a" * 39 + " ",
+    "hex, one": "a",
+    "base64": "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo+/",
+    "letters that become two in lower case": "\u0130key=",
+    "outside ASCII": "\u00e9\u4e2d\U0001f600",
+    "quotes": "secret='\\\"",
+    "lists": "tokens=a,",
+}
+
+
+@pytest.mark.parametrize("piece", NEAR_MISSES.values(), ids=NEAR_MISSES)
+def test_long_text_is_linear(piece):
+    """A million characters of near misses are done at once: no pattern walks on, or back, without bound."""
+    redact_text(piece * (1_000_000 // len(piece)))
+
+
+def test_positions_hold_beside_letters_that_become_two():
+    """What is found in lower case is where it was."""
+    assert redact_text("\u0130\u0130 password=hunter2 \u0130") == (f"\u0130\u0130 password={MARK} \u0130", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"password": "horse \\"battery\\" staple", "lr": 1}', f'{{"password": "{MARK}", "lr": 1}}'),
+        ("password='horse battery' lr=1", f"password='{MARK}' lr=1"),
+        ("api_keys=abc,def lr=1", f"api_keys={MARK} lr=1"),
+        ("Authorization: Basic dXNlcjpwYXNz x", f"Authorization: {MARK} x"),
+        ("use Bearer abcdef0123456789abcdef now", f"use Bearer {MARK} now"),
+        ("the bearer of-very-bad-news-indeed", None),
+        (f"wandb login {HEX40}", f"wandb login {MARK}"),
+        (f"wandb login --relogin {HEX40}", f"wandb login --relogin {MARK}"),
+        (f"see {HEX40}", None),
+        (f"wandb run at commit {HEX40}", None),
+        (f"pip install git+https://github.com/wandb/wandb@{HEX40}", None),
+        ("line\\nghp_" + "a1B2" * 9, f"line\\n{MARK}"),
+        ("password: 123456", f"password: {MARK}"),
+        ("token: 123456", None),
+        ("password: null", None),
+        ("https://a:b@h/x https://c:d@h/y", f"https://a:{MARK}@h/x https://c:{MARK}@h/y"),
+    ],
+)
+def test_what_stands_around_decides(text, expected):
+    """Quotes hold a value together; switches and counts are none; 40 digits are what the words before them say."""
+    assert redact_text(text).text == (text if expected is None else expected)
+
+
+def test_overlapping_finds_are_one():
+    """A token that also stands beside a telling name, inside a URL, is taken out and counted once."""
+    token = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
+
+    assert redact_text(f"HF_TOKEN={token}") == (f"HF_TOKEN={MARK}", 1)
+    assert redact_text(f"https://me:{token}@host/x") == (f"https://me:{MARK}@host/x", 1)
+
+
+def test_what_the_environment_holds_by_name_is_secret_everywhere():
+    """Whatever it looks like; short words are not, nor are model options."""
+    known = known_secrets(
+        {"DB_PASSWORD": "correct horse", "API_KEY": "abc", "PAD_TOKEN": "[PAD] and more", "HOME": "/root/somewhere"}
+    )
+
+    assert known == ("correct horse",)
+    assert redact_text("a correct horse b correct horse", known=known) == (f"a {MARK} b {MARK}", 2)
+    assert redact_argv(["--note", "my correct horse"], known).args == ["--note", f"my {MARK}"]
+
+
+def test_source_code_keeps_its_names():
+    """In a diff only literals are secrets, and tokens by their shape."""
+    code = 'def f(token: str, api_key=None):\n    self.password = password\n    key = "k"\n    api_key = "hunter2"\n'
+
+    assert redact_text(code, code=True) == (code.replace("hunter2", MARK), 1)
+
+
+def test_an_argument_behind_its_option_goes_whole():
+    """Blanks inside an argument do not end it."""
+    assert redact_argv(["--password=horse battery", "PASSWORD=a b", "--api-key", "c d"]).args == [
+        f"--password={MARK}", f"PASSWORD={MARK}", "--api-key", MARK,
+    ]  # fmt: skip
