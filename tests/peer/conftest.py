@@ -49,8 +49,8 @@ class Runs:
         return peer.PeerRun(**said | {"folder": Path(said["folder"])})
 
 
-def _runs(request, tmp_path_factory, make):
-    if reason := peer.missing():
+def _runs(request, tmp_path_factory, make, reason=""):
+    if reason := reason or peer.missing():
         pytest.skip(reason)
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
@@ -71,3 +71,15 @@ def made(request, tmp_path_factory):
 def ours(request, tmp_path_factory):
     """The same by us."""
     yield from _runs(request, tmp_path_factory, peer.make_ours)
+
+
+@pytest.fixture(scope="session")
+def trained(request, tmp_path_factory):
+    """The runs of training scripts by the peer."""
+    yield from _runs(request, tmp_path_factory, peer.make_training, peer.training_missing())
+
+
+@pytest.fixture(scope="session")
+def trained_by_us(request, tmp_path_factory):
+    """The same by us."""
+    yield from _runs(request, tmp_path_factory, peer.make_our_training, peer.training_missing())

@@ -143,16 +143,9 @@ NOT_YET |= {"media", "module", "pages", "plots", "recordings", "references", "sa
 @pytest.mark.parametrize("kind", sorted(TABLE.keys() - NOT_YET))
 def test_both_logs_say_the_same_to_both_readers(ours, made, kind):
     """Config, summary, rows, metrics, files and their contents, artifacts, alerts, console and end: but for what is named."""
-    mine, theirs = ours(kind), made(kind)
-    assert (mine.exit_code, len(mine.logs)) == (theirs.exit_code, len(theirs.logs)), mine.stderr
-    assert mine.stdout == theirs.stdout
-    named, other = set(), []
-    for pair in zip(mine.logs, theirs.logs, strict=True):
-        for read in (reading.by_us, reading.by_the_peer):
-            found = compare(*map(read, pair), DIFFERENCES)
-            named |= found[0]
-            other += [f"{read.__name__}: {line}" for line in found[1]]
+    named, other = reading.compared(ours(kind), made(kind), DIFFERENCES)
 
+    assert ours(kind).stdout == made(kind).stdout
     assert other == [], "\n".join(other)
     assert named == TABLE[kind]
 

@@ -20,11 +20,15 @@ from runferry.logformat.wire import set_flags
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-peer" / "bin" / "python"
+TRAINING_PYTHON = ROOT / ".venv-train" / "bin" / "python"
+"""Of an environment with training libraries, the peer and us: `make train-env`."""
 RUNS = ROOT / "tests" / "peer" / "runs"
 """The scripts that make logs."""
+TRAINING = ROOT / "tests" / "peer" / "training"
+"""Those that need training libraries."""
 WATCHED = ROOT / "tests" / "support" / "watched"
 """A folder for PYTHONPATH: its `sitecustomize` is imported by each Python process of our runs."""
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 QUIET = {"WANDB_X_DISABLE_STATS": "true", "WANDB_X_DISABLE_META": "true", "WANDB_CONSOLE": "off"}
 CONSOLE = {"WANDB_CONSOLE": "wrap"}
@@ -51,6 +55,11 @@ SYNCED = [
 ]
 SYNCED.append("typed")
 """Of these, those whose logs go to a server, too: one run of the script's name each."""
+
+
+def training_missing() -> str:
+    """Why training scripts cannot run; empty if they can."""
+    return missing() or ("" if TRAINING_PYTHON.exists() else "no .venv-train: `make train-env` sets it up")
 
 
 def missing() -> str:
@@ -109,12 +118,23 @@ def make(kind: str, folder: Path) -> PeerRun:
     """Run the script of that name in `folder`; the one that runs for ever is killed after 120 rows."""
     if kind == "killed":
         return make_killed(folder, 120)
-    return _run_script([PYTHON], kind, folder)
+    return _run_script([PYTHON, RUNS / f"{kind}.py"], folder, **SETTINGS.get(kind, QUIET))
 
 
 def make_ours(kind: str, folder: Path) -> PeerRun:
     """Run the same script by us: `import wandb` means `runferry` to all its processes, which `support.audit` hears."""
-    return _run_script([sys.executable], kind, folder, **watched(folder))
+    settings = SETTINGS.get(kind, QUIET)
+    return _run_script([sys.executable, RUNS / f"{kind}.py"], folder, **settings, **watched(folder))
+
+
+def make_training(kind: str, folder: Path) -> PeerRun:
+    """Run a training script by the peer."""
+    return _run_script([TRAINING_PYTHON, TRAINING / f"{kind}.py"], folder, **QUIET)
+
+
+def make_our_training(kind: str, folder: Path) -> PeerRun:
+    """Run the same script by us."""
+    return _run_script([TRAINING_PYTHON, TRAINING / f"{kind}.py"], folder, **QUIET, **watched(folder))
 
 
 def watched(folder: Path) -> dict[str, str]:
@@ -125,11 +145,11 @@ def watched(folder: Path) -> dict[str, str]:
     return heard | {"TMPDIR": str(scratch)}
 
 
-def _run_script(command: list[Any], kind: str, folder: Path, **extra: str) -> PeerRun:
+def _run_script(command: list[Any], folder: Path, **variables: str) -> PeerRun:
     done = subprocess.run(
-        [*command, RUNS / f"{kind}.py"],
+        command,
         cwd=folder,
-        env=environment(folder, **SETTINGS.get(kind, QUIET), **extra),
+        env=environment(folder, **variables),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

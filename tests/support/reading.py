@@ -7,12 +7,14 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from runferry.logformat import RunState, load
 from support import peer
+from support.peer import PeerRun
+from support.state import Difference, compare
 
 CLOCK = {"_timestamp", "_runtime", "_wandb"}
 """Keys of rows and summaries that only the clock knows."""
@@ -22,6 +24,19 @@ _OWN_FILES = {"requirements.txt"}
 """Files that the peer adds of its own accord."""
 _RANDOM = re.compile(r"(?<=wandb-client-artifact://)[a-z0-9]{128}")
 _RANDOM_FIELDS = {"client_id", "sequence_client_id"}
+
+
+def compared(ours: PeerRun, theirs: PeerRun, allowed: Mapping[str, Difference]) -> tuple[set[str], list[str]]:
+    """Both readers on the logs of both runs: the named differences that they show, and everything else that differs."""
+    assert (ours.exit_code, len(ours.logs)) == (theirs.exit_code, len(theirs.logs)), ours.stderr
+    named: set[str] = set()
+    other: list[str] = []
+    for pair in zip(ours.logs, theirs.logs, strict=True):
+        for read in (by_us, by_the_peer):
+            found, unnamed = compare(*map(read, pair), allowed)
+            named |= found
+            other += [f"{read.__name__}: {line}" for line in unnamed]
+    return named, other
 
 
 def by_us(log: Path) -> dict[str, Any]:

@@ -74,10 +74,10 @@ class RunferryLogger(Logger):  # type: ignore[misc]
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace, *_: Any, **__: Any) -> None:
-        """They go to the config."""
-        self.experiment.config.update(
-            vars(params) if isinstance(params, Namespace) else dict(params), allow_val_change=True
-        )
+        """They go to the config; functions and classes by their bare names."""
+        given = vars(params) if isinstance(params, Namespace) else dict(params)
+        named = {name: getattr(value, "__name__", value) if callable(value) else value for name, value in given.items()}
+        self.experiment.config.update(named, allow_val_change=True)
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:

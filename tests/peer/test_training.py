@@ -1,0 +1,78 @@
+"""Training scripts and framework loggers, by the peer and by us: the same metrics, config and summary."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from support import audit, peer, reading
+from support.state import ABSENT, Difference
+
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
+
+CLOCKS = r"(train_|\w+/)(runtime|samples_per_second|steps_per_second)"
+DIFFERENCES = {
+    "a clock": Difference(
+        rf"(rows \d+|summary) {CLOCKS}",
+        lambda ours, theirs: min(ours, theirs) > 0,
+        "how long it took is another time each time",
+    ),
+    "a hidden token": Difference(
+        "config hub_token",
+        lambda ours, theirs: (ours, theirs) == ("[redacted]", "<HUB_TOKEN>"),
+        "we hide what stands beside the name of a secret, even where it is hidden already",
+    ),
+    "who was told": Difference(
+        "config report_to",
+        lambda ours, theirs: (ours, theirs) == ([], ["wandb"]),
+        "the script's own argument",
+    ),
+    "bins of a tensor": Difference(
+        r"(rows \d+|summary) \S+\.bins \d+",
+        lambda ours, theirs: math.isclose(ours, theirs, rel_tol=1e-5, abs_tol=1e-6),
+        "the peer computes the bins of a tensor in the tensor's 32 bits; we do in 64",
+    ),
+    "gradients": Difference(
+        r"(rows \d+|summary) gradients/\S+",
+        lambda ours, theirs: ours == ABSENT,
+        "`watch` logs nothing here, and says so",
+    ),
+}
+TABLE = {
+    "huggingface": {"a clock", "a hidden token", "who was told"},
+    "language": set(),
+    "lightning_loop": set(),
+    "reinforcement": set(),
+    "vision": {"bins of a tensor"},
+    "watching": {"gradients"},
+}
+"""Script -> the differences that it shows, each of them explained above."""
+ROWS = {"huggingface": 11, "language": 14, "lightning_loop": 16, "reinforcement": 50, "vision": 7, "watching": 9}
+"""At least so many rows: a script that trained nothing proves nothing."""
+OWN = {"huggingface": {"out", "tmp"}}
+"""What a script and its libraries write themselves: torch tries out its scratch folder."""
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_both_logs_of_a_training_say_the_same(trained_by_us, trained, kind):
+    """Rows, config, summary and definitions of metrics, but for what is named."""
+    named, other = reading.compared(trained_by_us(kind), trained(kind), DIFFERENCES)
+
+    assert other == [], "\n".join(other)
+    assert named == TABLE[kind]
+    assert len(reading.by_us(trained_by_us(kind).log)["rows"]) >= ROWS[kind]
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_a_training_leaves_nothing_elsewhere(trained_by_us, kind):
+    """No network, and no file but the run's and the script's own."""
+    run = trained_by_us(kind)
+    heard = audit.read(run.folder)
+
+    assert heard.network == []
+    assert audit.outside(heard.written, run.folder, OWN.get(kind, {"tmp"})) == []
+
+
+def test_every_training_script_is_in_the_table():
+    """None is left out."""
+    assert {script.stem for script in peer.TRAINING.glob("*.py")} == set(TABLE)
