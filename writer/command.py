@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import errno
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +13,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from .descriptors import by_destination, copy_size, open_terminal
 from .lifecycle import CODE_SIGNAL
 from .run import Run
 
@@ -48,25 +47,26 @@ def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: b
     Args:
         argv: the command and its arguments.
         begin: begins the run, told the command's process id.
-        terminal: give the command a pseudo-terminal, so that it writes as to a terminal (one stream, then). Unless
-            given: if our own output goes to one.
+        terminal: give the command pseudo-terminals, so that it writes as to a terminal, or pipes. Unless given: a
+            pseudo-terminal for each stream of ours that is a terminal. Streams that go to one place share one, so that
+            their order is kept, and count as stdout.
 
     Raises:
         CommandError: the command could not be started.
     """
-    wants_terminal = _is_terminal(sys.stdout) if terminal is None else terminal
-    outlet = _Terminal() if wants_terminal and os.name == "posix" else _Pipes()
+    _fill_standard()
+    outlets = _Outlets(terminal=terminal)
     try:
         # Its parent answers for it: no shell, the arguments as they are.
-        process = subprocess.Popen(list(argv), **outlet.arguments)  # noqa: S603 - the user's own command
+        process = subprocess.Popen(list(argv), **outlets.arguments)  # noqa: S603 - the user's own command
     except OSError as error:
-        outlet.close()
+        outlets.close()
         raise CommandError(argv[0], error) from error
-    forwarder = _Forwarder(process, outlet)
+    forwarder = _Forwarder(process, outlets)
     forwarder.start()  # before the run: its handlers go on to these
     try:
         run = begin(process.pid)
-        tees = [_Tee(fd, target, name, run) for name, fd, target in outlet.streams(process)]
+        tees = [_Tee(fd, target, name, run) for name, fd, target in outlets.streams()]
         for tee in tees:
             tee.start()
         code = _wait(process)
@@ -77,8 +77,15 @@ def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: b
         run.finish(code)
     finally:
         forwarder.stop()
-        outlet.close()
+        outlets.close()
     return code
+
+
+def _fill_standard() -> None:
+    """Open the standard descriptors that we were started without, to nowhere: a pipe of ours would take their place."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
@@ -112,69 +119,61 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
     return int(process.returncode)
 
 
-class _Pipes:
-    """Two pipes: stdout and stderr stay apart."""
+class _Outlets:
+    """Pipes or pseudo-terminals between the command and where its output goes; its standard input stays ours."""
 
-    arguments: dict[str, Any]
+    def __init__(self, *, terminal: bool | None) -> None:
+        """Open them: pseudo-terminals, pipes, or (None) what our own output is."""
+        self._lanes: list[tuple[int, int]] = []  # our end, and the descriptor that it is passed on to
+        self._theirs: dict[int, int] = {}  # what the command has in a descriptor's place
+        self._terminals: list[tuple[int, int]] = []  # among the lanes
+        for fds in by_destination((1, 2)):
+            ends = None
+            if os.name == "posix" and (os.isatty(fds[0]) if terminal is None else terminal):
+                with suppress(OSError):  # there are no more: a pipe does as well
+                    ends = open_terminal(fds[0])
+                    self._terminals.append((ends[0], fds[0]))
+            ours, theirs = ends or os.pipe()
+            self._lanes.append((ours, fds[0]))
+            self._theirs.update(dict.fromkeys(fds, theirs))
 
-    def __init__(self) -> None:
-        self.arguments = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `Popen` is to be told."""
+        return {"stdout": self._theirs[1], "stderr": self._theirs[2]}
 
-    def streams(self, process: subprocess.Popen[bytes]) -> list[tuple[str, int, int]]:
-        """(name, descriptor to read, descriptor to pass it on to)."""
-        assert process.stdout is not None  # noqa: S101 - as the arguments say
-        assert process.stderr is not None  # noqa: S101 - as above
-        return [("stdout", process.stdout.fileno(), 1), ("stderr", process.stderr.fileno(), 2)]
+    def streams(self) -> list[tuple[str, int, int]]:
+        """(name, descriptor to read, descriptor to pass it on to): who gets them closes the first.
 
-    def resize(self) -> None:
-        """Our terminal has another size now: nothing to a pipe."""
-
-    def close(self) -> None:
-        """The pipes go with the process object."""
-
-
-class _Terminal(_Pipes):
-    """A pseudo-terminal for both streams; the command keeps our standard input."""
-
-    def __init__(self) -> None:
-        import pty
-        import termios
-
-        self._ours, self._theirs = pty.openpty()
-        attributes = termios.tcgetattr(self._theirs)
-        attributes[1] &= ~termios.OPOST  # line ends as they are written: our own terminal does the rest
-        termios.tcsetattr(self._theirs, termios.TCSANOW, attributes)
-        self.resize()
-        self.arguments = {"stdout": self._theirs, "stderr": self._theirs}
-
-    def streams(self, process: subprocess.Popen[bytes]) -> list[tuple[str, int, int]]:  # noqa: ARG002 - see _Pipes
-        """One stream; our copy of the command's end is closed, so that its end shows."""
-        os.close(self._theirs)
-        self._theirs = -1
-        return [("stdout", self._ours, 1)]
+        Our copies of the command's ends are closed, so that its end shows.
+        """
+        self._close_theirs()
+        lanes, self._lanes = self._lanes, []
+        return [("stderr" if target == 2 else "stdout", ours, target) for ours, target in lanes]
 
     def resize(self) -> None:
-        """Make it as large as our own terminal."""
-        import fcntl
-        import termios
-
-        with suppress(OSError):  # our own output is no terminal
-            fcntl.ioctl(self._ours, termios.TIOCSWINSZ, fcntl.ioctl(1, termios.TIOCGWINSZ, bytes(8)))
+        """Our terminal has another size now: so has the command's."""
+        for ours, target in self._terminals:
+            copy_size(target, ours)
 
     def close(self) -> None:
-        """Give back both ends."""
-        for fd in (self._ours, self._theirs):
-            if fd >= 0:
-                with suppress(OSError):
-                    os.close(fd)
-        self._ours = self._theirs = -1
+        """Close what is still ours."""
+        self._close_theirs()
+        for ours, _ in self._lanes:
+            os.close(ours)
+        self._lanes.clear()
+
+    def _close_theirs(self) -> None:
+        for fd in set(self._theirs.values()):
+            os.close(fd)
+        self._theirs.clear()
 
 
 class _Forwarder:
     """Passes our signals on to the command."""
 
-    def __init__(self, process: subprocess.Popen[bytes], outlet: _Pipes) -> None:
-        self._process, self._outlet = process, outlet
+    def __init__(self, process: subprocess.Popen[bytes], outlets: _Outlets) -> None:
+        self._process, self._outlets = process, outlets
         self._old: dict[int, Any] = {}
 
     def start(self) -> None:
@@ -196,7 +195,7 @@ class _Forwarder:
         if number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _in_foreground():
             return  # a key on the terminal: the command, in the same group, got its own
         if number == getattr(signal, "SIGWINCH", None):
-            self._outlet.resize()  # the command may have looked before: it is told again
+            self._outlets.resize()  # the command may have looked before: it is told again
         with suppress(OSError):
             self._process.send_signal(number)
 
@@ -225,14 +224,10 @@ class _Tee(threading.Thread):
 
     def run(self) -> None:
         """Until the stream ends."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        data = b"first"
-        while data:
-            data = self._read()
+        while data := self._read():
             self._pass_on(data)
-            text = decoder.decode(data, final=not data)
-            if text:
-                self._run.console(self._stream, text)
+            self._run.console(self._stream, data)
+        os.close(self._source)
 
     def _read(self) -> bytes:
         since = self._waiting_since = time.monotonic()
@@ -256,13 +251,6 @@ class _Tee(threading.Thread):
             except OSError:  # our own reader may have gone; the command and the log go on
                 self._passed += len(view)
                 return
-
-
-def _is_terminal(stream: Any) -> bool:
-    try:
-        return bool(stream.isatty())
-    except (AttributeError, ValueError):  # no stream, or a closed one
-        return False
 
 
 def _in_foreground() -> bool:

@@ -178,6 +178,9 @@ class Capture(Protocol):
     def stop(self) -> None:
         """End, and give back what was taken over. Never raises."""
 
+    def sync(self) -> None:
+        """Wait, not for long, until all that was written so far has been told."""
+
     def abandon(self) -> None:
         """In a forked child: it has no part in the capture, which goes on in the parent."""
 
@@ -210,6 +213,12 @@ class Subscription:
     def __init__(self, mode: str, log: ConsoleLog) -> None:
         self._mode, self._log = mode, log
 
+    def sync(self) -> None:
+        """Wait 2 s at most until all that was written so far is in the run's hands. No lock: handlers call it."""
+        running, _ = _captures.get(self._mode, (None, None))
+        if running is not None:
+            running.sync()
+
     def stop(self) -> None:
         """End it; the capture ends with its last one."""
         with _lock:
@@ -218,7 +227,9 @@ class Subscription:
                 return
             if len(fan.logs) == 1:
                 del _captures[self._mode]
-                capture.stop()  # which may still bring something
+                capture.stop()  # which brings what is on its way
+            else:
+                capture.sync()
             fan.logs = tuple(log for log in fan.logs if log is not self._log)
 
 
@@ -239,7 +250,10 @@ def capture(mode: str, log: ConsoleLog, warn: Callable[[str], None]) -> Subscrip
             except (OSError, ImportError) as error:
                 warn(f"the console cannot be redirected ({error}): only what Python itself writes is logged")
                 return capture("wrap", log, warn)
-        _captures[mode][1].logs += (log,)
+        running, fan = _captures[mode]
+        if fan.logs:
+            running.sync()  # what another run's program wrote before is not this one's
+        fan.logs += (log,)
         return Subscription(mode, log)
 
 

@@ -14,14 +14,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from .descriptors import by_destination, identity, open_terminal
 from .relay import BROKEN, DATA, FRAME, LOST, READ_BYTES, READY, SYNCED, readable
 from .tee import StreamTees
-from .terminal import open_terminal
 
 START_S = 10.0
 """The relay is up within this time (usually 30 ms), or there is none."""
@@ -59,7 +60,7 @@ class _Lane:
             for fd in fds:
                 self._saved[fd] = _high(fd)
             self.source, self._inlet = _above(*(open_terminal(fds[0]) if os.isatty(fds[0]) else os.pipe()))
-            self._identity = _identity(self._inlet)
+            self._place = identity(self._inlet)
         except BaseException:
             self.close()
             raise
@@ -80,7 +81,7 @@ class _Lane:
         """Put the descriptors back, but for those that the program has put elsewhere meanwhile."""
         for fd, saved in self._saved.items():
             with suppress(OSError):
-                if _identity(fd) == self._identity:
+                if identity(fd) == self._place:
                     os.dup2(saved, fd)
 
     def drain(self) -> Iterator[bytes]:
@@ -117,14 +118,16 @@ class Redirect:
         self._lanes: list[_Lane] = []
         self._requests = self._frames = CLOSED
         self._thread: threading.Thread | None = None
-        self._synced = threading.Event()
+        self._waiters: deque[threading.Lock] = deque()
+        self._overdue = False
         self._ending = False
         self._tees: StreamTees | None = None
 
     def start(self) -> None:
         """Begin. Raises OSError if the descriptors cannot be taken; then everything is as before."""
         try:
-            for fds in _destinations():
+            named = ((1, sys.__stdout__), (2, sys.__stderr__))
+            for fds in by_destination(fd for fd, stream in named if stream is not None):  # None: closed at the start
                 self._lanes.append(_Lane(fds))
             if self._lanes:
                 self._start_relay()
@@ -216,10 +219,28 @@ class Redirect:
         except OSError:  # the relay has gone
             return False
 
+    def sync(self, timeout_s: float = LINGER_S) -> None:
+        """Wait until all that was written so far has been told."""
+        if self._thread is not None and not self._overdue and self._sync(timeout_s):
+            flush()
+            self._sync(timeout_s)
+
     def _sync(self, timeout_s: float) -> bool:
-        """Wait until all that was written so far is where it goes, and told; whether it is."""
-        self._synced.clear()
-        return self._ask(b"s") and self._synced.wait(max(0.0, timeout_s))
+        """Wait until all that the descriptors got so far is where it goes, and told; whether it is.
+
+        Each waits on a lock of his own, so that a signal handler may wait too.
+        """
+        answered = threading.Lock()
+        answered.acquire()
+        self._waiters.append(answered)
+        done = self._ask(b"s") and answered.acquire(timeout=max(0.0, timeout_s))
+        self._overdue = not done
+        return done
+
+    def _answered(self) -> None:
+        self._overdue = False
+        with suppress(IndexError):
+            self._waiters.popleft().release()
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
@@ -237,7 +258,8 @@ class Redirect:
                 at = end
             del waiting[:at]
         self._close_frames()
-        self._synced.set()
+        while self._waiters:
+            self._answered()
         if not self._ending:
             self._carry_on()
 
@@ -251,7 +273,7 @@ class Redirect:
         if kind == DATA:
             self._sink.add(NAMES[number], data, time_ns)
         elif kind == SYNCED:
-            self._synced.set()
+            self._answered()
         elif kind == LOST:
             self._sink.lost(length)
         elif kind == BROKEN and not self._ending:
@@ -294,14 +316,6 @@ def flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
-def _destinations() -> list[list[int]]:
-    """The descriptors to take, those with one destination together."""
-    fds = [fd for fd, stream in ((1, sys.__stdout__), (2, sys.__stderr__)) if stream is not None and _identity(fd)]
-    if len(fds) > 1 and _identity(1) == _identity(2):
-        return [fds]
-    return [[fd] for fd in fds]
-
-
 def _led_elsewhere() -> list[str]:
     """The streams that do not end in the descriptor of their name, as far as anybody can tell."""
     names = []
@@ -314,15 +328,6 @@ def _led_elsewhere() -> list[str]:
         if elsewhere:
             names.append(name)
     return names
-
-
-def _identity(fd: int) -> tuple[int, int] | None:
-    """What tells open files apart; None if there is none."""
-    try:
-        found = os.fstat(fd)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _above(*fds: int) -> tuple[int, ...]:

@@ -141,6 +141,7 @@ class Stream(threading.Thread):
             if not going_on:
                 break
         os.close(self.source)
+        os.close(self.target)  # whoever reads it waits for no other stream
         self.busy = False
 
     def _pass_on(self, data: bytes) -> bool:

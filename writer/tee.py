@@ -109,6 +109,9 @@ class StreamTees:
                 setattr(sys, name, proxy.stream)
         self._proxies.clear()
 
+    def sync(self) -> None:
+        """What is written is told at once."""
+
     def abandon(self) -> None:
         """In a forked child: the streams are as they were found."""
         self.stop()

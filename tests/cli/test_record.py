@@ -253,3 +253,98 @@ print(os.get_terminal_size(1).columns, flush=True)
         child.send_signal(signal.SIGWINCH)
         assert terminal.readline().strip() == b"57"
         assert child.wait(30) == 0
+
+
+def test_streams_that_go_to_one_place_keep_their_order(tmp_path):
+    """`> out 2>&1`, as batch systems have it: every line stands where the command wrote it."""
+    script = "i=0; while [ $i -lt 200 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done"
+    arguments = [sys.executable, "-m", "runferry.cli", "record", "--quiet", "--dir", tmp_path, "--", "sh", "-c", script]
+    child = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean(), check=True)
+
+    assert child.stdout.decode().split() == [f"{stream}{number}" for number in range(200) for stream in "oe"]
+    assert [text for _, text in lines(fold(tmp_path))] == child.stdout.decode().split()
+
+
+def test_only_what_is_a_terminal_becomes_one(tmp_path):
+    """`2> errors` on a terminal: the errors still go to the file, and the command sees which is which."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    script = "import sys; print('no' if sys.stderr.isatty() else 'yes', file=sys.stderr); print(sys.stdout.isatty())"
+    arguments = [sys.executable, "-m", "runferry.cli", "record", "--quiet", "--dir", tmp_path, "--"]
+    child = subprocess.run(
+        [*arguments, sys.executable, "-c", script], stdout=theirs, stderr=subprocess.PIPE, env=clean(), check=True
+    )
+    os.close(theirs)
+
+    assert child.stderr == b"yes\n"
+    assert os.read(ours, 100) == b"True\r\n"
+    os.close(ours)
+    assert sorted(lines(fold(tmp_path))) == [("stderr", "yes"), ("stdout", "True")]
+
+
+@pytest.mark.parametrize("options", [(), ("--pty",)])
+def test_standard_descriptors_that_are_closed(tmp_path, options):
+    """`>&- <&-`: nothing of ours takes their place, the command runs, and its log is whole."""
+    script = (
+        f"{sys.executable} -m runferry.cli record --quiet --dir {tmp_path} {' '.join(options)} --"
+        " sh -c 'echo out; echo err >&2; exit 3' >&- <&-"
+    )
+    child = subprocess.run(["sh", "-c", script], stderr=subprocess.PIPE, env=clean(), check=False)
+
+    assert (child.returncode, child.stderr) == (3, b"err\n")
+    assert sorted(lines(fold(tmp_path))) == [("stderr", "err"), ("stdout", "out")]
+
+
+def test_much_output_takes_little_memory(tmp_path):
+    """30 MB arrive whole, here and in the log; what waits in between is bounded."""
+    script = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+"""
+    command = "import sys; [sys.stdout.write('x' * 99_999 + '\\n') for _ in range(300)]"
+    arguments = [
+        sys.executable,
+        "-m",
+        "runferry.cli",
+        "record",
+        "--quiet",
+        "--dir",
+        tmp_path,
+        "--",
+        sys.executable,
+        "-c",
+    ]
+    child = subprocess.run(
+        [sys.executable, "-c", script, *arguments, command], capture_output=True, text=True, env=clean(), check=True
+    )
+    code, rss_mib = map(int, child.stdout.split())
+    found = lines(fold(tmp_path))
+
+    assert code == 0
+    assert rss_mib < 160
+    assert [len(text) for _, text in found] == [99_999] * 300
+
+
+def test_standard_input_is_the_commands(tmp_path):
+    """It reads what we were given, to its end."""
+    with record(tmp_path, "cat", options=("--quiet",), stdin=subprocess.PIPE) as child:
+        out, _ = child.communicate("one\ntwo", timeout=30)
+
+    assert (child.returncode, out) == (0, "one\ntwo")
+    assert lines(fold(tmp_path)) == [("stdout", "one"), ("stdout", "two")]
+
+
+def test_a_key_that_stops_the_job_stops_both_and_both_go_on(tmp_path):
+    """Ctrl-Z and `fg`: the shell sees its job stopped, and afterwards output goes on where it was."""
+    script = "import os, signal; print('a', flush=True); os.killpg(0, signal.SIGTSTP); print('b', flush=True)"
+    with record(tmp_path, sys.executable, "-c", script, options=("--quiet",), preexec_fn=os.setpgrp) as child:
+        assert child.stdout.readline() == "a\n"
+        _, status = os.waitpid(child.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        os.killpg(child.pid, signal.SIGCONT)
+        out, _ = child.communicate(timeout=30)
+
+    assert (child.returncode, out) == (0, "b\n")
+    assert lines(fold(tmp_path)) == [("stdout", "a"), ("stdout", "b")]
