@@ -109,7 +109,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
                 start_s=start_s - (behind.runtime_s if behind else 0.0),
                 hold_steps=held,
                 first_step=behind.step if behind else 0,
-                note=self._note,
+                telemetry=self._features_record,
                 sync_files=self._sync_files,
                 watch=watch,
             )
@@ -131,9 +131,8 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             self._console.abandon()
             return
         self._pump.start()
-        if self._identity.hidden and settings.talks:
-            say(f"{self._identity.hidden} values of the config look like secrets and are hidden in the log")
         self._hand_off(lambda recorder: recorder.record(self._identity.telemetry.record()))
+        self._hand_off(lambda _recorder: self._tell_hidden())  # the thread has redacted the config by then
         lifecycle.watch(self)
         if settings.console != "off" and self._takes_rows:
             self._capture = capture(settings.console, self._console, self._warn)
@@ -364,6 +363,8 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             return self._report is not None and self._report.synced
         if self._capture is not None:
             self._capture.sync()
+        if self._capture is not None:
+            self._capture.sync()
         self._hand_off(lambda recorder: recorder.flush())
         return self._pump.barrier(sync=True, timeout_s=timeout_s)
 
@@ -411,6 +412,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             return self._report
         report = self._report = self._tally(synced=ended and not self._journal.dirty and not self._journal.failing)
         lifecycle.forget(self)
+        self._tell_hidden()
         if self._syncs is not None:  # a log that could not be made at first, or a further one
             self._syncs.accompany(report.paths)
         if not report.complete:
@@ -418,6 +420,11 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         elif self._settings.talks:
             say(f"run {self.id}: {report}")
         return report
+
+    def _tell_hidden(self) -> None:
+        news = self._identity.redaction.news()
+        if news and self._settings.talks:
+            say(news)
 
     def _tally(self, *, synced: bool) -> FinishReport:
         journal, pump = self._journal, self._pump
@@ -479,3 +486,11 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         telemetry.features.update(features)
         body = telemetry.record()
         self._hand_off(lambda recorder: recorder.record(body))
+
+    def _features_record(self, *features: int) -> bytes:
+        """The telemetry with these features; empty where they were in it. For the writer's thread, which records it."""
+        telemetry = self._identity.telemetry
+        if telemetry.features.issuperset(features):
+            return b""
+        telemetry.features.update(features)
+        return telemetry.record()
