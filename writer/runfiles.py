@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -100,8 +100,7 @@ class RunFiles:
         self._directory = directory
         self._fs = fs
         self._transfer, self._copy_limit, self._warn = transfer, copy_limit, warn
-        self._unsynced: dict[Path, None] = {}
-        self._lock = threading.Lock()
+        self._unsynced: deque[Path] = deque()  # no lock: a signal handler may wait for the thread that syncs
         self._sync_failed = False
 
     @property
@@ -172,8 +171,8 @@ class RunFiles:
 
     def sync(self) -> bool:
         """Bring what was placed to the device; whether all of it is there."""
-        with self._lock:
-            paths, self._unsynced = list(self._unsynced), {}
+        placed = [self._unsynced.popleft() for _ in range(len(self._unsynced))]
+        paths = list(dict.fromkeys(placed))
         failures = 0
         for path in paths:
             try:
@@ -267,8 +266,7 @@ class RunFiles:
     def _move(self, path: Path, target: Path) -> None:
         self._fs.make_directories(target.parent)
         path.replace(target)
-        with self._lock:
-            self._unsynced[target] = None
+        self._unsynced.append(target)
 
 
 def _digested(file: Any, digest: Any) -> Iterator[int]:
