@@ -72,8 +72,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         self._time, self._monotonic = clock.time, clock.monotonic
         self._closed = False
         self._inert = False  # disabled, or the copy in a forked child
-        self._ending = threading.Lock()
-        self._ending_thread: int | None = None
+        self._ending = threading.RLock()  # a signal handler in the middle of it does it in its stead
         self._report: FinishReport | None = None
         self._warned: set[str] = set()
         self._capture: Subscription | None = None
@@ -382,16 +381,12 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         if self._inert:
             self._report = self._tally(synced=False)
             return self._report
-        if not self._ending.acquire(blocking=False):
-            if self._ending_thread == threading.get_ident():  # below a signal handler, which does it in its stead
-                return self._close(code, timeout_s)
+        if not self._ending.acquire(blocking=False):  # another thread is at it
             self._pump.join(timeout_s)
             return self._report or self._tally(synced=False)
         try:
-            self._ending_thread = threading.get_ident()
             return self._close(code, timeout_s)
         finally:
-            self._ending_thread = None
             self._ending.release()  # Ctrl-C in the middle: the process's end goes on from here
 
     def _close(self, code: int, timeout_s: float) -> FinishReport:
@@ -450,7 +445,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         self._inert = self._closed = True
         self._takes_rows = False
         self._pump.abandon()
-        self._ending = threading.Lock()
+        self._ending = threading.RLock()
         self._console.abandon()
         self._capture = self._attendant = self._syncs = None
 
