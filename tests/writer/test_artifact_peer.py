@@ -73,6 +73,9 @@ for log in (run.upsert_artifact, run.finish_artifact):
     log("a.txt", name="bygroup")
 media = wandb.Artifact("media", "dataset")
 media.add(wandb.Table(columns=["a", "b"], data=[[1, "x"], [2.5, None]]), "tab")
+media.add(wandb.Html("<b>x</b>", inject=False), "page")
+media.add(wandb.Audio("large.bin"), "sound")
+media.add(wandb.Table(columns=["h", "s"], data=[[wandb.Html("<i>y</i>"), wandb.Audio("large.bin")]]), "full")
 run.log_artifact(media)
 try:
     run.link_artifact(wandb.Artifact("linked", "dataset"), "a/b/c")

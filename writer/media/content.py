@@ -147,10 +147,12 @@ class FileMedia(Media):
         """What stands for it in an artifact's JSON; its file is added to `contents`. Raises OSError."""
         sha256 = self._content.sha256()
         source = self._content.source
-        # A file keeps its name, below its hash; what was encoded here is named by its hash.
-        end = self._content.extension if isinstance(source, bytes) else f"/{source.name}"
-        name = f"{self.FOLDER}/{sha256[:SHOWN_DIGITS]}{end}"
-        entry = contents.add(name, self._content.current())
+        if isinstance(source, bytes):  # encoded here: named by the manifest's hash, as the peer has it
+            digest = hashlib.md5(source, usedforsecurity=False).hexdigest()
+            name = f"{digest[:SHOWN_DIGITS]}{self._content.extension}"
+        else:  # a file keeps its name, below its hash
+            name = f"{sha256[:SHOWN_DIGITS]}/{source.name}"
+        entry = contents.add(f"{self.FOLDER}/{name}", self._content.current())
         return {**self.facts(), "_type": self.KIND, "path": entry.path, "sha256": sha256}
 
 
