@@ -113,6 +113,9 @@ class RunState:
         self._summary_step = b""
         """The step that the latest summary record carries: logs of the peer hold it just before the row itself."""
         self._folds = MetricSummaries()
+        self._started_ns = 0
+        self._is_later = False
+        """A later log of the run is read. What its records say of a minimum or a mean is that of its own rows."""
         self._metric_index: dict[tuple[str, str], int] = {}
         self._streams = {name: LineAssembler(name) for name in ("stdout", "stderr")}
         self._row_paths: tuple[Path, ...] = ()
@@ -232,7 +235,7 @@ class RunState:
             return
         if step >= 0 and texts[step] == self._summary_step:
             # The summary record before it says what the row made.
-            self._folds.apply(paths, texts, None)
+            self._folds.apply(paths, texts, self._summary if self._is_later else None)
             self._summary.set(STEP, texts[step])
             return
         plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary)
@@ -247,6 +250,9 @@ class RunState:
         info = self.info
         self.has_run = True
         self._summary_step = b""  # the rows of another segment count from 0 again
+        started_ns = nanoseconds(run.start_time)
+        self._is_later = self._is_later or self._started_ns not in {0, started_ns}
+        self._started_ns = started_ns
         for ours, theirs in (
             ("run_id", run.run_id),
             ("entity", run.entity),
@@ -307,6 +313,9 @@ class RunState:
             at = paths.index(STEP)
             self._summary_step = texts.pop(at)
             paths = paths[:at] + paths[at + 1 :]
+        if self._is_later:
+            kept = [pair for pair in zip(paths, texts, strict=True) if not self._folds.makes(pair[0])]
+            paths, texts = tuple(path for path, _ in kept), [text for _, text in kept]
         self._summary.update(paths, texts, nulls=True)
 
     def _stats(self, record: Record) -> None:

@@ -117,6 +117,10 @@ class MetricSummaries:
         self._matched.clear()
         self._shapes.clear()
 
+    def makes(self, path: Path) -> bool:
+        """Whether rows of a defined metric made this leaf of the summary."""
+        return path[-1] in _KINDS and path[:-1] in self._state
+
     def apply(
         self, paths: tuple[Path, ...], texts: list[bytes], summary: Summary | None
     ) -> tuple[tuple[Path, ...], list[bytes]]:

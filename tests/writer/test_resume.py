@@ -531,6 +531,45 @@ def test_a_lower_step_than_those_of_this_log_is_late(begin, first):
     assert len(said) == 1
 
 
+def test_a_minimum_is_that_of_all_segments(begin, tmp_path):
+    """Each log's summary speaks for its own rows; the run's for all: extremes, means, first values."""
+    values = [[3.0, 1.0, 2.0], [5.0, 4.0], [9.0]]
+    clock, paths, step = FakeClock(), [], 0
+    for number, some in enumerate(values):
+        run = begin(clock=clock, behind=Behind(step, 1.0) if number else None, id="seg", resume="allow")
+        run.define_metric("loss", summary="min,max,mean,first,last")
+        run.define_metric("acc", summary="best", goal="maximize")
+        for value in some:
+            run.log({"loss": value, "acc": value, "plain": value})
+        paths += run.finish().paths
+        step += len(some)
+        clock.advance(10)
+
+    found = RunState().add_all(item for path in paths for item in read_records(path))
+    assert found.summary["loss"] == {"min": 1.0, "max": 9.0, "mean": 4.0, "first": 3.0, "last": 9.0}
+    assert found.summary["acc"] == {"best": 9.0}
+    assert found.summary["plain"] == 9.0
+    assert load(paths[1]).summary["loss"]["min"] == 4.0
+
+
+def test_a_minimum_is_that_of_all_segments_of_the_peer(tmp_path):
+    """The peer writes what a row makes of the summary before the row itself."""
+    metric = messages.Record(
+        metric=messages.MetricRecord(name="loss", summary=messages.MetricSummary(min=True), options={"defined": True})
+    )
+    records = []
+    for number, some in enumerate([[3.0, 1.0], [5.0, 4.0]]):
+        records += [logs.run_record("seg", start=logs.START_S + number, resume=True), metric]
+        for step, value in enumerate(some):
+            records += [
+                logs.summary_record({"loss": {"min": min(some[: step + 1])}, "_step": step}),
+                logs.row(step, {"loss": value}),
+            ]
+    log = logs.make_log(tmp_path / "run-seg.wandb", *records)
+
+    assert load(log).summary["loss"] == {"min": 1.0}
+
+
 def test_init_tells_where_a_run_goes_on(tmp_path, capsys):
     """One line, as the rest of what `init` says; warnings also where it is to be quiet."""
     make(tmp_path, "seg", steps=range(8), project="uncategorized")
