@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -25,6 +25,7 @@ HEAD_BYTES = 1 << 20
 """The run record and the first row are looked for in so much of a log's beginning."""
 TAIL_BYTES = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
 """The last row is looked for in so much of its end: nearly always the first of these holds it."""
+_STAMPED = len("run-20261130_142500")
 _LONGEST_S = 1e9  # 30 years: a runtime beyond it is garbage
 
 
@@ -69,20 +70,29 @@ def logs_of(folder: Path, run_id: str) -> list[Path]:
     return []
 
 
-def newest_logs(folder: Path, limit: int = 64) -> Iterator[Path]:
-    """The logs of a `wandb` folder by the dates in the names of their directories, the newest first."""
+def newest_logs(folder: Path, limit: int = 64) -> Iterator[EarlierLog]:
+    """The logs of a `wandb` folder that can be read, the newest first: by the dates in the names of their directories.
+
+    No more than `limit` directories are looked into. Within a second the logs themselves tell which is the newest.
+    """
     try:
         names = os.listdir(folder)  # noqa: PTH208 - names only: a folder may hold many thousands
     except OSError:
         return
     names = [name for name in names if name.startswith(("run-", "offline-run-"))]
     names.sort(key=lambda name: name.removeprefix("offline-").removeprefix("run-"), reverse=True)
-    for name in islice(names, limit):
-        directory = folder / name
-        if RunDirName.parse(name) is None or directory.is_symlink():
-            continue
-        with suppress(OSError):
-            yield from (log for log in sorted(directory.iterdir()) if _names(name, run_id_of(log)))
+    for _, alike in groupby(islice(names, limit), key=lambda name: name.removeprefix("offline-")[:_STAMPED]):
+        found = [log for name in alike for path in _logs_in(folder / name) if (log := read_ends(path)) is not None]
+        yield from sorted(found, key=lambda log: log.start_ns, reverse=True)
+
+
+def _logs_in(directory: Path) -> list[Path]:
+    """The logs that a run directory's name promises."""
+    if RunDirName.parse(directory.name) is None or directory.is_symlink():
+        return []
+    with suppress(OSError):
+        return [log for log in directory.iterdir() if _names(directory.name, run_id_of(log))]
+    return []
 
 
 def _names(directory: str, run_id: str) -> bool:

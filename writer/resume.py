@@ -126,9 +126,8 @@ def _go_on(settings: Resolved, folder: Path, job: Job | None, now_s: float) -> S
 
 def _unfinished(settings: Resolved, folder: Path, now_s: float) -> Start:
     """Go on with the last run of this folder and project, unless it has finished."""
-    for path in newest_logs(folder):
-        log = read_ends(path)
-        if log is None or log.last_step is None or not _belongs(log, settings):
+    for log in newest_logs(folder):
+        if log.last_step is None or not _belongs(log, settings):
             continue
         if log.exit_code == 0:
             break

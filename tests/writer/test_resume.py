@@ -302,6 +302,15 @@ def test_a_log_that_still_grows_is_named(tmp_path):
     assert "grew 3 s ago" in begin_at(tmp_path, id="seg", resume="allow").warnings[0]
 
 
+def test_auto_tells_runs_of_one_second_apart(tmp_path):
+    """The names of their directories give no order: the start times do."""
+    make(tmp_path, "zz", 0.1, steps=range(3), exit_code=0)
+    make(tmp_path, "aa", 0.2, steps=range(5))
+    make(tmp_path, "mm", 0.0, steps=range(7))
+
+    assert begin_at(tmp_path, resume="auto").settings.run_id == "aa"
+
+
 def test_auto_takes_up_the_last_run_that_was_cut_off(tmp_path):
     """The newest run of the project in the folder, however it was cut off; logs without rows do not count."""
     make(tmp_path, "old", steps=range(3))
