@@ -212,12 +212,17 @@ class Pump:
 
     def settle(self, *, sync: bool) -> bool:
         """The barrier of a single call. While the disk hangs only the first one waits, so that training goes on."""
-        if self._silent:
+        if self.silent:
             return False
-        settled = self.barrier(sync=sync)
-        if self._silent:
-            self._warn(f"the disk did not answer for {WAIT_S:.0f} s; until it does, log() does not wait for it")
+        settled = self.barrier(sync=sync, timeout_s=WAIT_S)
+        if self.silent:
+            self._warn(f"the disk did not answer for {WAIT_S:g} s; until it does, log() does not wait for it")
         return settled
+
+    @property
+    def silent(self) -> bool:
+        """Whether somebody waited in vain, and the thread has not come back from the disk since."""
+        return self._silent
 
     def ask(self, question: Callable[[Recorder], _T], timeout_s: float = WAIT_S) -> _T | None:
         """An answer that includes all that was handed off before; None if the thread is held up too long."""

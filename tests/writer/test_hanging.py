@@ -1,0 +1,139 @@
+"""A disk that does not answer: a run begins, logs and ends all the same, within bounds."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+from runferry.writer import pump
+from support.children import PROLOGUE, start
+from support.faultfs import FaultFS
+
+
+class Hanging(FaultFS):
+    """Answers until `operation` comes, and then not until `release` is set."""
+
+    def __init__(self, operation=None):
+        super().__init__()
+        self.hanging, self.release = operation, threading.Event()
+        self.before = lambda operation: self.release.wait(30) if operation == self.hanging else None
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    """Every bound is a fraction of a second."""
+    for name in ("OPEN_WAIT_S", "WAIT_S"):
+        monkeypatch.setattr(pump, name, 0.2)
+
+
+OPENING = ["make_directories", "make_directory", "create", "write", "name", "replace_link"]
+
+
+@pytest.mark.parametrize("operation", OPENING)
+def test_a_run_begins_without_its_log(begin, hurry, operation):
+    """The disk hangs while the log is made: `init` says so and returns, rows wait, and are there when it answers."""
+    fs, warnings = Hanging(operation), []
+    started = time.monotonic()
+    run = begin(fs=fs, warn=warnings.append)
+    for number in range(50):
+        run.log({"n": number})
+    assert run.log_path is None
+    assert not run.flush(timeout_s=0.1)
+    assert time.monotonic() - started < 2
+    fs.release.set()
+    report = run.finish()
+
+    assert (report.rows_written, report.complete) == (50, True)
+    assert len(warnings) == 1
+    assert "does not answer" in warnings[0]
+
+
+@pytest.mark.parametrize("level", ["normal", "record", "disk"])
+@pytest.mark.parametrize("operation", ["write", "sync_data", "sync_file", "sync_directory"])
+def test_a_run_goes_on_and_ends(begin, hurry, operation, level):
+    """Training waits once at most, `finish` ends in its bound, and written, dropped and waiting rows are all counted."""
+    fs, warnings = Hanging(), []
+    run = begin(fs=fs, warn=warnings.append, durability=level)
+    assert operation in {"sync_file", "sync_directory"} or run.flush()
+    fs.hanging = operation
+    started = time.monotonic()
+    for number in range(300):
+        run.log({"n": number})
+    if operation == "sync_data" and level == "normal":
+        run.flush(timeout_s=0.1)
+    assert time.monotonic() - started < 1.5
+    report = run._end(0, timeout_s=0.3)
+    assert time.monotonic() - started < 3
+
+    assert report.rows_written + report.rows_dropped == 300
+    assert not report.synced
+    assert sum("30" not in warning and "did not answer" in warning for warning in warnings) <= 1
+    fs.release.set()
+    assert run._pump.join(5)
+
+
+def test_large_rows_fill_no_memory_while_the_disk_hangs(begin, monkeypatch):
+    """The bound is in bytes too: what is beyond it is dropped and counted."""
+    monkeypatch.setattr(pump, "FULL_WAIT_S", 0.01)
+    monkeypatch.setattr(pump, "MAX_HANDED_OFF_BYTES", 10_000_000)
+    fs, warnings = Hanging(), []
+    run = begin(fs=fs, warn=warnings.append)
+    run.log({"text": "x" * 1_000_000})
+    assert run.flush()
+    fs.hanging = "write"
+    for number in range(200):
+        run.log({"n": number, "text": "x" * 1_000_000})
+    held = sum(len(item[3]["text"]) for item in list(run._queue) if type(item) is tuple)
+
+    assert held <= 15_000_000
+    fs.release.set()
+    report = run.finish()
+    assert report.rows_written + report.rows_dropped == 201
+    assert report.rows_dropped > 150
+    assert any("holds up" in warning for warning in warnings)
+
+
+def test_the_end_of_many_runs_is_bounded_together(begin, monkeypatch):
+    """Five runs on a hanging disk end with the process in the bound for one."""
+    from runferry.writer import lifecycle
+
+    monkeypatch.setattr(lifecycle, "EXIT_S", 0.5)
+    disks = [Hanging() for _ in range(5)]
+    runs = [begin(fs=fs, run_id=str(number), warn=lambda _: None) for number, fs in enumerate(disks)]
+    for run, fs in zip(runs, disks, strict=True):
+        run.flush()
+        fs.hanging = "write"
+        run.log({"a": 1})
+    started = time.monotonic()
+    lifecycle._at_exit()
+
+    assert time.monotonic() - started < 2
+    for run, fs in zip(runs, disks, strict=True):
+        fs.release.set()
+        assert run._pump.join(5)
+        assert run.finished
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+@pytest.mark.parametrize("ending", ["", "run.finish()", "sys.exit(3)", "os.kill(os.getpid(), signal.SIGTERM)"])
+def test_a_process_ends_though_its_disk_does_not_answer(tmp_path, ending):
+    """A real process, whose writes never return: it ends within its bound, and says that rows are missing."""
+    body = f"""
+from runferry.writer import lifecycle, run as run_module
+from runferry.writer.filesystem import RealFileSystem
+lifecycle.EXIT_S = lifecycle.FLUSH_S = 0.5
+type(run)._end.__defaults__ = (0.5,)
+run.flush()
+RealFileSystem.write = lambda *_: time.sleep(3600)
+run.log({{"a": 1}})
+{ending}
+"""
+    started = time.monotonic()
+    child = start(tmp_path, PROLOGUE + body)
+    _, err = child.communicate(timeout=30)
+
+    assert child.returncode == {"": 0, "run.finish()": 0, "sys.exit(3)": 3}.get(ending, -15)
+    assert time.monotonic() - started < 8
+    assert "1 rows did not make it" in err
