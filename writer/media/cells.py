@@ -9,9 +9,10 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from ..values import UnloggableError
 from .base import Media
 from .content import ArtifactContents
-from .libraries import is_torch
+from .libraries import is_torch, type_name
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
 
@@ -46,6 +47,15 @@ def held(value: Any, contents: ArtifactContents) -> Any:
 
 
 def _common(value: Any, inner: Any) -> Any:
+    try:
+        return _converted(value, inner)
+    except (OSError, UnloggableError, RecursionError):  # of the media in it, or it holds itself
+        raise
+    except Exception:  # whatever a foreign type does, it costs neither the row nor the table
+        return f"<{type_name(value)}>"
+
+
+def _converted(value: Any, inner: Any) -> Any:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, Mapping):

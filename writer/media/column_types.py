@@ -372,6 +372,11 @@ def type_of(value: Any) -> ColumnType:
     return PythonObject(type(value).__name__)
 
 
+def type_by_class(value: Any) -> bool:
+    """Whether all values of its class have one type: scalars of numpy, and dates."""
+    return isinstance(value, date) or (type(value).__module__ == "numpy" and not is_array(value))
+
+
 def type_from(dtype: Any) -> ColumnType:
     """The type that a user's `dtype` means: a type of Python or of media, a list or dict of these, or a constant."""
     if isinstance(dtype, ColumnType):

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ..runfiles import RunFiles
+from ..values import TooDeepError
 from .base import Media, MediaContext, StagedMedia
-from .column_types import Anything, ColumnType, TypedDict, Unknown, optional_type, type_from, type_of
+from .column_types import Anything, ColumnType, TypedDict, Unknown, optional_type, type_by_class, type_from, type_of
 from .content import ArtifactContents
 from .libraries import is_array, is_data_frame, library
 from .table_files import Snapshot, StagedTable, artifact_json
@@ -114,8 +115,14 @@ class Table(Media):
         with self._lock:
             grown: dict[ColumnKey, ColumnType] = {}
             for column, cell in zip(self.columns, data, strict=True):
-                if type(cell) not in self._settled[column]:
-                    grown[column] = self._fitting(column, self._types[column], cell)
+                if type(cell) in self._settled[column]:
+                    continue
+                known = self._types[column]
+                fitting = self._fitting(column, known, cell)
+                if fitting != known:
+                    grown[column] = fitting
+                elif type_by_class(cell):
+                    self._settled[column].add(type(cell))
             for column, kind in grown.items():
                 self._set_type(column, kind)
             self.data.append(list(data))
@@ -218,7 +225,10 @@ class Table(Media):
             raise ValueError(f"an incremental table grows by rows only: it has no {method}")
 
     def _fitting(self, column: ColumnKey, kind: ColumnType, cell: Any) -> ColumnType:
-        grown = kind.take(cell)
+        try:
+            grown = kind.take(cell)
+        except RecursionError:
+            raise TooDeepError from None
         if grown is None:
             raise TypeError(
                 f"column {column!r} takes {kind}, not {type_of(cell)} ({type(cell).__name__});"

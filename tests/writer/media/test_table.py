@@ -247,14 +247,39 @@ def test_cells_have_two_forms(cell, shown, held, landed, files):
     assert found["_type"] == "html-file" if isinstance(cell, Html) else repr(found) == repr(held)
 
 
-def test_what_has_no_form_is_text(landed, files):
-    """It costs neither the table nor the cell."""
+class Thing:
+    def __str__(self):
+        return "thing"
 
-    class Thing:
-        def __str__(self):
-            return "thing"
 
-    assert shown_in(landed(Table(["v"], [[Thing()]])), files)["data"] == [["thing"]]
+class Mute:
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+class BrokenArray(np.ndarray):
+    def tolist(self):
+        raise RuntimeError("the device is gone")
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [(Thing(), "thing"), (Mute(), "<{}.Mute>"), (np.zeros(3).view(BrokenArray), "<{}.BrokenArray>"), ([Mute()], None)],
+)
+def test_what_has_no_form_is_text(cell, text, landed, files):
+    """It costs neither the table nor the row."""
+    data = shown_in(landed(Table(["v"], [[cell], [None]])), files)["data"]
+
+    expected = [f"<{__name__}.Mute>"] if text is None else text.format(__name__)
+    assert data == [[expected], [None]]
+
+
+def test_a_cell_that_holds_itself_is_refused():
+    """When it is added; one that was changed so afterwards, when it is logged."""
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(UnloggableError, match="nested without end"):
+        Table(["v"], [[loop]])
 
 
 def test_media_in_cells_are_files_of_the_artifact(landed, files):
@@ -459,8 +484,10 @@ def test_any_rows_have_both_forms(tmp_path_factory, rows):
 def test_adding_rows_of_known_types_asks_no_type_again(monkeypatch):
     """Of a million cells, only the first of each kind is looked at."""
     table = Table(["a", "b"], [[1, "x"]])
+    table.add_data(np.float64(2), None)
     monkeypatch.setattr(table_module.Table, "_fitting", lambda *_: 1 / 0)
     for number in range(100):
         table.add_data(float(number), None)
+        table.add_data(np.float64(number), "y")
 
-    assert len(table.data) == 101
+    assert len(table.data) == 202
