@@ -5,8 +5,10 @@ Each type is a module; none is imported, and no library with it, before it is us
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..values import name_of, plain
 from .base import Landing, Media, MediaContext, StagedMedia
 
 __all__ = ["Landing", "Media", "MediaContext", "StagedMedia", "media_of"]
@@ -24,13 +26,19 @@ def media_of(value: Any) -> Media | None:
     if isinstance(value, Media):
         return value
     if isinstance(value, (list, tuple)):
-        media = [media_of(item) for item in value]
-        found = [medium for medium in media if medium is not None]
-        if not found or len(found) < len(media):
+        listed = [media_of(item) for item in value]
+        if not any(medium is not None for medium in listed):
             return None
         from .sequence import MediaList
 
-        return MediaList(found)
+        return MediaList(_filled(listed, value))
+    if isinstance(value, Mapping):
+        named = {name_of(name): media_of(item) for name, item in value.items()}
+        if not any(medium is not None for medium in named.values()):
+            return None
+        from .sequence import MediaDict
+
+        return MediaDict(dict(zip(named, _filled(named.values(), value.values()), strict=True)))
     package = type(value).__module__.partition(".")[0]
     if package not in FIGURES:
         return None
@@ -45,3 +53,11 @@ def media_of(value: Any) -> Media | None:
 
         return Plotly.make_plot_media(value)
     return None
+
+
+def _filled(media: Iterable[Media | None], values: Iterable[Any]) -> list[Media]:
+    """The media, and the plain values among them."""
+    from .sequence import Value
+
+    pairs = zip(media, values, strict=True)
+    return [Value(plain(value)) if medium is None else medium for medium, value in pairs]

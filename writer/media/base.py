@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Landing(NamedTuple):
     """What a landed medium leaves in the log."""
 
-    value: dict[str, Any] | list[Any]
+    value: Any
     """What stands under its key: plain values; nested dicts become nested keys."""
     paths: tuple[str, ...] = ()
     """Its files, relative to `files/`: one files record each, before the row."""

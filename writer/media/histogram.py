@@ -6,9 +6,10 @@ from typing import Any
 
 from ..runfiles import RunFiles
 from ..values import plain
-from .base import Landing, Media, MediaContext, StagedMedia
+from .base import Media, MediaContext, StagedMedia
 from .content import ArtifactContents
 from .libraries import library, to_array
+from .sequence import Ready
 
 
 class Histogram(Media):
@@ -54,20 +55,6 @@ class Histogram(Media):
     def cell(self, contents: ArtifactContents) -> dict[str, Any]:  # noqa: ARG002 - it has no file
         """As for any medium."""
         return {"_type": self.KIND, "values": list(self.histogram), "bins": list(self.bins)}
-
-
-class Ready:
-    """Staged media without a file."""
-
-    def __init__(self, value: dict[str, Any]) -> None:
-        self._value = value
-
-    def land(self, key: str, step: str) -> Landing:  # noqa: ARG002 - nothing to name
-        """As for any staged medium."""
-        return Landing(self._value)
-
-    def drop(self) -> None:
-        """Nothing lies anywhere."""
 
 
 def _listed(values: Any) -> list[Any]:

@@ -392,6 +392,26 @@ def test_a_mixed_list_is_a_list_of_what_each_is(landed, said):
     assert len(said) == 1
 
 
+def test_values_among_media_are_kept(landed):
+    """None and numbers in a list, dicts with media in them."""
+    value = landed(media_of([Image(RGB), None, {"deep": Image(RGB), "n": np.float32(0.5)}]), "l", "0").value
+
+    assert (value[0]["_type"], value[1]) == ("image-file", None)
+    assert (value[2]["deep"]["path"][:20], value[2]["n"]) == ("media/images/deep_0_", 0.5)
+    with pytest.raises(UnloggableError, match="object is no value"):
+        media_of([Image(RGB), object()])
+
+
+def test_a_chart_stands_by_itself(landed, files, tmp_path):
+    """Its table has a place of its own in the row; nothing is left of what stood before it in the list."""
+    from runferry.writer.media import plot, table
+
+    chart = plot.bar(table.Table(["a", "b"], [["x", 1]]), "a", "b")
+    with pytest.raises(UnloggableError, match="a chart stands in the row by itself"):
+        landed(media_of([Image(RGB), chart]))
+    assert [path for path in (tmp_path / "run").rglob("*") if path.is_file()] == []
+
+
 def _histogram():
     from runferry.writer.media.histogram import Histogram
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runferry.logformat import read_records
+from runferry.logformat import RunState, read_records
 from runferry.writer.filesystem import RealFileSystem
 from runferry.writer.media import plot
 from runferry.writer.media.histogram import Histogram
@@ -63,7 +63,7 @@ def test_a_file_bears_the_step_of_its_row(logged, begin):
     run.log({"img": Image(RGB)}, step=20)
     run.log({"img": Image(RGB)}, step=20)
     run.summary["best"] = Image(RGB)
-    run.summary["table"] = Table(["a"], [[1]])
+    run.summary["shown"] = {"table": Table(["a"], [[1]]), "n": 1}
     run.finish()
 
     names = below(run.log_path.parent / "files")
@@ -72,6 +72,8 @@ def test_a_file_bears_the_step_of_its_row(logged, begin):
         "media/images/img_20",
         "media/table/table_summary",
     ]
+    summary = RunState().add_all(read_records(run.log_path)).summary
+    assert (summary["best"]["_type"], summary["shown"]["table"]["nrows"], summary["shown"]["n"]) == ("image-file", 1, 1)
 
 
 KEYS = ["../../up", "/etc/abs", "nul\0", "a/b.c", "", "é" * 300, "x" * 5000, "..", "\\..\\w", "\udcff", "a\nb", "C:x"]
