@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import CommError
+from .pump import WAIT_S
 
 if TYPE_CHECKING:
     from .artifact import Artifact
@@ -248,9 +249,16 @@ class ArtifactMethods:
             user_created=user_created,
             use_after_commit=use_after_commit,
         )
+        self._secure_files()
         self._submit(lambda recorder: recorder.record(body, urgent=True))
         artifact.mark_logged(named, labels)
         return artifact
+
+    def _secure_files(self) -> None:
+        """Have the contents brought to the device; at level `disk` before anything names them."""
+        self._files.sync_aside()
+        if self._settings.durability == "disk":
+            self._files.settle(WAIT_S)
 
     def _artifact_of(self, path: _PathText, name: str | None, type_: str) -> Artifact:
         from .artifact import Artifact

@@ -272,9 +272,10 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             title: short.
             text: as long as need be.
             level: "INFO" (default), "WARN" or "ERROR", or an `AlertLevel`.
-            wait_duration: seconds (or a timedelta) for which the same title stays silent afterwards.
+            wait_duration: seconds (or a timedelta) for which the same title stays silent afterwards; a minute unless
+                given.
         """
-        given: Any = wait_duration or 0
+        given: Any = 60 if wait_duration is None else wait_duration
         seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
         silent_ms = int(min(max(0.0, float(seconds) * 1000), 2.0**53))  # "for ever" is a number in the log
         body = records.alert(str(title), str(text), str(getattr(level, "value", level) or "INFO"), silent_ms)
@@ -362,8 +363,10 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             return self._report is not None and self._report.synced
         if self._capture is not None:
             self._capture.sync()
+        deadline = self._monotonic() + timeout_s
+        settled = self._settle_files(timeout_s)
         self._hand_off(lambda recorder: recorder.flush())
-        return self._pump.barrier(sync=True, timeout_s=timeout_s)
+        return self._pump.barrier(sync=True, timeout_s=max(0.0, deadline - self._monotonic())) and settled
 
     def finish(self, exit_code: int | None = None) -> FinishReport:
         """End the run: everything is written and synced, and the exit code recorded. Takes 30 s at most.

@@ -12,6 +12,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -60,14 +62,18 @@ class Staged:
         self.sha256 = sha256
         """Hexadecimal."""
 
-    def place(self, relative: str) -> Path:
+    def place(self, relative: str, *, aside: bool = False) -> Path:
         """Move it to `files/<relative>`, over what may be there; where it lies now.
+
+        Args:
+            relative: its name.
+            aside: no row names it, so that none waits until it is on the device: `sync_aside` brings it there.
 
         Raises:
             OSError: it cannot be moved.
             ValueError: `relative` leads out of the folder.
         """
-        self.path = self._files.place(self.path, relative)
+        self.path = self._files.place(self.path, relative, aside=aside)
         return self.path
 
     def drop(self) -> None:
@@ -101,6 +107,8 @@ class RunFiles:
         self._fs = fs
         self._transfer, self._copy_limit, self._warn = transfer, copy_limit, warn
         self._unsynced: deque[Path] = deque()  # no lock: a signal handler may wait for the thread that syncs
+        self._unsynced_aside: deque[Path] = deque()
+        self._syncing: deque[threading.Thread] = deque()
         self._sync_failed = False
 
     @property
@@ -161,18 +169,41 @@ class RunFiles:
             size = sum(_digested(file, digest))
         return self._keep(path, size, digest)
 
-    def place(self, path: Path, relative: str) -> Path:
+    def place(self, path: Path, relative: str, *, aside: bool = False) -> Path:
         """As `Staged.place`."""
         target = self.files / safe_relative(relative)
         if not target.parent.resolve().is_relative_to(self.files.resolve()):
             raise ValueError(f"{relative!r} leads out of the run's files by a link")
-        self._move(path, target)
+        self._move(path, target, self._unsynced_aside if aside else self._unsynced)
         return target
 
     def sync(self) -> bool:
-        """Bring what was placed to the device; whether all of it is there."""
-        placed = [self._unsynced.popleft() for _ in range(len(self._unsynced))]
-        paths = list(dict.fromkeys(placed))
+        """Bring what rows name to the device; whether all of it is there."""
+        return self._sync(_taken(self._unsynced))
+
+    def sync_aside(self) -> None:
+        """Begin to bring the rest there, on a thread of its own: artifacts are large or many, and rows wait for none."""
+        while self._syncing and not self._syncing[0].is_alive():
+            self._syncing.popleft()
+        paths = _taken(self._unsynced_aside)
+        if paths:
+            thread = threading.Thread(target=self._sync, args=(paths,), name="runferry-file-sync", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter ends, and takes no more threads
+                self._sync(paths)
+            else:
+                self._syncing.append(thread)
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until what `sync_aside` has to do is done; whether it was in time."""
+        self.sync_aside()
+        deadline = time.monotonic() + timeout_s
+        for thread in list(self._syncing):
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in list(self._syncing))
+
+    def _sync(self, paths: list[Path]) -> bool:
         failures = 0
         for path in paths:
             try:
@@ -230,7 +261,7 @@ class RunFiles:
             if target.exists():
                 path.unlink()
             else:
-                self._move(path, target)
+                self._move(path, target, self._unsynced_aside)
         except OSError:
             with suppress(OSError):
                 path.unlink()
@@ -263,10 +294,19 @@ class RunFiles:
             return False
         return True
 
-    def _move(self, path: Path, target: Path) -> None:
+    def _move(self, path: Path, target: Path, unsynced: deque[Path]) -> None:
         self._fs.make_directories(target.parent)
         path.replace(target)
-        self._unsynced.append(target)
+        unsynced.append(target)
+
+
+def _taken(paths: deque[Path]) -> list[Path]:
+    """What is in there, each once; it is empty then."""
+    taken: list[Path] = []
+    with suppress(IndexError):
+        while True:
+            taken.append(paths.popleft())
+    return list(dict.fromkeys(taken))
 
 
 def _digested(file: Any, digest: Any) -> Iterator[int]:

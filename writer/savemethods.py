@@ -13,6 +13,7 @@ from .encoding import to_json
 
 if TYPE_CHECKING:
     from .artifact import Artifact
+    from .runfiles import RunFiles
     from .savedfiles import SavedFiles
 
 FEATURE_SAVE = 3
@@ -26,6 +27,8 @@ class SaveMethods(ArtifactMethods):
 
         def _refuse(self, topic: str, text: str) -> None: ...
 
+    _made_files: RunFiles | None
+    _monotonic: Callable[[], float]
     _saved: SavedFiles | None = None
 
     def save(
@@ -71,6 +74,7 @@ class SaveMethods(ArtifactMethods):
             self._saved = SavedFiles(self._files, self._warn, self._settings.ignore_globs)
         paths, failures = self._saved.save(selection, policy)
         self._note(FEATURE_SAVE)
+        self._secure_files()
         bodies = [records.files(path, POLICIES[policy]) for path in paths]
         self._submit(lambda recorder: recorder.record_all(bodies, urgent=True))
         if failures:
@@ -167,5 +171,12 @@ class SaveMethods(ArtifactMethods):
         return True
 
     def _stop_saving(self, timeout_s: float) -> None:
+        """Copy saved files a last time, and wait until they and the contents of artifacts are on the device."""
+        deadline = self._monotonic() + timeout_s
         if self._saved is not None:
             self._saved.stop(timeout_s)
+        if not self._settle_files(max(0.0, deadline - self._monotonic())):
+            self._warn(f"files of the run are not on the device after {timeout_s:.0f} s: a power cut may cost them")
+
+    def _settle_files(self, timeout_s: float) -> bool:
+        return self._made_files is None or self._made_files.settle(timeout_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,42 @@ def test_content_written_in_place_is_adopted(files):
     assert kept == again
     assert (kept.md5.hex(), kept.size) == (hashlib.md5(b"same").hexdigest(), 4)
     assert below(files.directory) == [f"artifacts/{kept.md5.hex()}"]
+
+
+def test_rows_do_not_wait_for_what_is_synced_aside(files, monkeypatch):
+    """Contents of artifacts and saved files: what rows name is on the device, while those are still on their way."""
+    synced, go = [], threading.Event()
+
+    def sync_file(fd):
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if threading.current_thread() is not threading.main_thread():
+            assert go.wait(10)
+        synced.append(path.name)
+
+    monkeypatch.setattr(files._fs, "sync_file", sync_file)
+    kept = files.keep(b"artifact")
+    files.stage(b"saved").place("saved", aside=True)
+    files.stage(b"image").place("image")
+    files.sync_aside()
+
+    assert files.sync()
+    assert synced == ["image"]
+    assert not files.settle(0.01)
+    go.set()
+    assert files.settle(10)
+    assert sorted(synced) == sorted(["image", "saved", kept.path.name])
+
+
+def test_what_is_left_is_synced_where_no_thread_starts(files, monkeypatch):
+    """At the end of the interpreter, which starts none."""
+    synced = []
+    monkeypatch.setattr(files._fs, "sync_file", synced.append)
+
+    def refuse(_thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    files.keep(b"artifact")
+
+    assert files.settle(1)
+    assert len(synced) == 1
