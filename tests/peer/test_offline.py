@@ -9,7 +9,6 @@ pytestmark = pytest.mark.peer
 
 OWN = {
     "artifacts": {"weights.bin", "folder"},
-    "figures": {"mpl"},
     "images": {"own.png", "own.jpg"},
     "media": {"saved.txt"},
     "pages": {"page.html"},

@@ -45,6 +45,7 @@ def by_us(log: Path) -> dict[str, Any]:
     info = dataclasses.asdict(state.info)
     assert info.pop("start_time_ns")
     return _spelled(
+        log,
         run=info,
         config=_user_config(state),
         panels={name: state.config.get("_wandb", {}).get(name, {}) for name in _PANELS},
@@ -75,8 +76,9 @@ def by_the_peer(log: Path) -> dict[str, Any]:
         update = record.get("config", record).get("update", {})
         for name in _PANELS:
             panels[name] |= _below(f"_wandb.{name}", update) or update.get("_wandb", {}).get(name, {})
-    files = [item for record in of_kind.get("files", []) for item in record["files"]]
+    files = [item for record in of_kind.get("files", []) for item in record.get("files", [])]
     return _spelled(
+        log,
         run={"last": runs[-1]} | {key: view[key] for key in ("run_id", "project", "entity", "name", "notes", "tags")},
         config=view["config"],
         panels=panels,
@@ -106,6 +108,7 @@ def _user_config(state: RunState) -> dict[str, Any]:
 
 
 def _spelled(
+    log: Path,
     *,
     rows: list[dict[str, Any]],
     summary: dict[str, Any],
@@ -113,7 +116,10 @@ def _spelled(
     artifacts: list[dict[str, Any]],
     **others: Any,
 ) -> dict[str, Any]:
-    """Rows by step and in their order, leaves by dotted name, and no value that only a clock or a die knows."""
+    """Rows by step and in their order, leaves by dotted name, and no value that only a clock or a die knows.
+
+    The script's working directory, which holds `wandb`, goes by that name.
+    """
     by_step: dict[str, Any] = {}
     for row in map(flat, rows):
         assert row.pop("_timestamp") > 1.7e9
@@ -130,13 +136,15 @@ def _spelled(
         "files": {path: policy for path, policy in sorted(files.items()) if path not in _OWN_FILES},
         "artifacts": [_spelled_artifact(artifact) for artifact in artifacts],
     }
-    return json.loads(_RANDOM.sub("ID", json.dumps(peer.finite(spelled))))
+    text = _RANDOM.sub("ID", json.dumps(peer.finite(spelled)))
+    return json.loads(text.replace(str(log.parents[2].resolve()), "<working directory>"))
 
 
 def _spelled_artifact(artifact: dict[str, Any]) -> dict[str, Any]:
     spelled = {key: value for key, value in artifact.items() if key not in _RANDOM_FIELDS}
     manifest = spelled.get("manifest", {})
     entries = [{key: entry[key] for key in entry if key != "local_path"} for entry in manifest.get("contents", [])]
+    spelled["aliases"] = sorted(spelled.get("aliases", []))
     spelled["manifest"] = manifest | {"contents": {entry["path"]: entry for entry in entries}}
     return spelled
 
