@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from .errors import CommError, NoRunError, UsageError
-from .mappings import Config, Summary
+from .mappings import Config, Summary, selected
 from .metrics import MetricDefinition
 from .notebook import in_notebook
 from .ranks import Role, rank_of
@@ -54,7 +54,8 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         job_type: what the run does within its group.
         tags: labels.
         notes: free text.
-        config: a mapping, or an object with attributes such as `argparse.Namespace`.
+        config: a mapping, a dataclass, absl's flags, the path of a JSON or YAML file, or an object with attributes
+            such as `argparse.Namespace`.
         dir: where the folder `wandb` goes.
         resume: "allow" goes on behind the logs of the run `id` in this folder, if there are any, "must" warns if there
             are none, and "never" takes it for an error if there are. "auto" (or true) finds the run by itself: a
@@ -66,12 +67,13 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         console: "wrap" logs what is written to sys.stdout and sys.stderr.
         strict: raise for values that cannot be logged.
         settings: the same and more, as `Settings` or a mapping.
-        others: further settings by name; what has no meaning here is named once.
+        others: `config_include_keys` or `config_exclude_keys`, the config's top-level names that are wanted or not;
+            further settings by name; what has no meaning here is named once.
 
     Raises:
         SettingsError: a setting that cannot have its value.
-        UnloggableError: `config` is neither a mapping nor an object with attributes.
-        UsageError: `resume` asks for what cannot be.
+        UnloggableError: `config` has no names and values.
+        UsageError: `resume`, or the wanted names of the config, ask for what cannot be.
     """
     global _current
     arguments = Settings(
@@ -91,6 +93,7 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         strict=strict,
         reinit=reinit,
     )
+    config = selected(config, others.pop("config_include_keys", None), others.pop("config_exclude_keys", None))
     for other, value in others.items():
         setattr(arguments, other, value)
     resolved = resolve(arguments, settings)

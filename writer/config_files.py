@@ -7,6 +7,7 @@ taken as they are. YAML needs PyYAML, which is no dependency: without it such a 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def config_from_files(paths: Iterable[str], warn: Callable[[str], None], folder:
     config: dict[str, Any] = {}
     for path, expected in ((folder / DEFAULTS, False), *((folder / Path(path).expanduser(), True) for path in paths)):
         try:
-            config.update(_read(path))
+            config.update(read_config(path))
         except (FileNotFoundError, NotADirectoryError) as error:
             if expected:
                 warn(f"config file {path}: {error.strerror}")
@@ -44,7 +45,14 @@ def config_from_files(paths: Iterable[str], warn: Callable[[str], None], folder:
     return config
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The names and values of a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no mapping, too large, or in YAML without PyYAML.
+    """
+    path = Path(path).expanduser()
     text = read_bounded(path, _MAX_BYTES).decode("utf-8-sig")
     import json
 

@@ -1,12 +1,23 @@
-"""`run.config` and `run.summary`: dicts that record what is done to them."""
+"""`run.config` and `run.summary`: mappings that record what is done to them, from any thread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
-from contextlib import suppress
+import os
+from collections.abc import (
+    Callable,
+    Collection,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    MutableMapping,
+    ValuesView,
+)
 from typing import Any
 
-from .values import Path, UnloggableError, described, plain
+from .errors import UsageError
+from .values import Path, UnloggableError, described, fields_of, is_record, name_of, plain
 
 Changed = Callable[[Path, Any], None]
 """Told the path and the plain value that stands there now; `REMOVED` where nothing does."""
@@ -17,7 +28,8 @@ REMOVED: Any = object()
 class LiveDict(dict[str, Any]):
     """A dict whose changes, at any depth, are told; items can be read and set as attributes too.
 
-    Values are kept as JSON's own types, so what is read is what the log holds.
+    Values are kept as JSON's own types, so what is read is what the log holds. Several threads may change it: each
+    change is whole, and what is told last of a key is what stands there.
     """
 
     def __init__(self, changed: Changed, convert: Callable[[Any], Any] = plain, path: Path = ()) -> None:
@@ -34,22 +46,33 @@ class LiveDict(dict[str, Any]):
 
     def _wrapped(self, name: str, value: Any) -> Any:
         if not isinstance(value, dict):
-            return value
+            return _copied(value)
         inner = LiveDict(self._changed, self._convert, (*self._path, name))
         inner._fill(value)
         return inner
+
+    def _tell(self, name: str, told: Any) -> None:
+        """Tell what stands at `name`, which is `told` unless another thread came in between: then again."""
+        while True:
+            self._changed((*self._path, name), told.as_dict() if isinstance(told, LiveDict) else told)
+            stands = dict.get(self, name, REMOVED)
+            if stands is told:
+                return
+            told = stands
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Set one value. UnloggableError, a TypeError, if no log can hold it."""
-        name, value = str(key), self._convert(value)
-        dict.__setitem__(self, name, self._wrapped(name, value))
-        self._changed((*self._path, name), value)
+        name = name_of(key)
+        kept = self._wrapped(name, self._convert(value))
+        dict.__setitem__(self, name, kept)
+        self._tell(name, kept)
 
     def __delitem__(self, key: Any) -> None:
-        dict.__delitem__(self, str(key))
-        self._changed((*self._path, str(key)), REMOVED)
+        name = name_of(key)
+        dict.__delitem__(self, name)
+        self._tell(name, REMOVED)
 
     def update(self, *args: Any, **values: Any) -> None:
         """Set several values at once; what this dict has and they have not stays."""
@@ -62,32 +85,36 @@ class LiveDict(dict[str, Any]):
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         """The value of `key`, set to `default` if it has none."""
-        if str(key) not in self:
+        if key not in self:
             self[key] = default
-        return self[str(key)]
+        return self[key]
 
-    def setdefaults(self, values: Mapping[str, Any]) -> None:
+    def setdefaults(self, values: Any) -> None:
         """Set what is not set yet."""
-        for name, value in values.items():
+        for name, value in values_of(values).items():
             self.setdefault(name, value)
 
     def pop(self, key: Any, *default: Any) -> Any:
         """Remove `key` and return its value."""
-        if str(key) not in self and default:
-            return default[0]
-        value = self[str(key)]
-        del self[str(key)]
+        try:
+            value = self[key]
+            del self[key]
+        except KeyError:
+            if default:
+                return default[0]
+            raise
         return value
 
     def popitem(self) -> tuple[str, Any]:
         """Remove the last item and return it."""
-        name = next(reversed(list(self)))
-        return name, self.pop(name)
+        name, value = super().popitem()
+        self._tell(name, REMOVED)
+        return name, value
 
     def clear(self) -> None:
         """Remove every item."""
         for name in list(self):
-            del self[name]
+            self.pop(name, None)
 
     # -- attributes --------------------------------------------------------------------------------------------------
 
@@ -108,9 +135,22 @@ class LiveDict(dict[str, Any]):
         except KeyError:
             raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
 
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(name_of(key))
+
+    def __contains__(self, key: Any) -> bool:
+        return super().__contains__(name_of(key))
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of `key`."""
+        return super().get(name_of(key), default)
+
     def as_dict(self) -> dict[str, Any]:
-        """A plain copy, nested dicts included."""
-        return {name: value.as_dict() if isinstance(value, LiveDict) else value for name, value in self.items()}
+        """A plain copy, nested dicts included, as one moment had it at each level."""
+        items = dict.copy(self).items()  # in one go: other threads may go on changing it
+        return {name: value.as_dict() if isinstance(value, LiveDict) else value for name, value in items}
 
     def __reduce__(self) -> Any:
         return dict, (self.as_dict(),)
@@ -126,101 +166,225 @@ class LiveDict(dict[str, Any]):
         return self.as_dict()
 
 
+def _copied(value: Any) -> Any:
+    """A plain value that shares no list or dict with `value`."""
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return {name: _copied(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
 class Config(LiveDict):
     """The run's configuration. What has no form in a log stands as its text."""
 
     def __init__(self, changed: Changed) -> None:
         super().__init__(changed, described)
 
-    def update(self, *args: Any, allow_val_change: bool | None = None, **values: Any) -> None:  # noqa: ARG002 - the peer's signature
-        """Set several values; what is not named stays. `allow_val_change` is the peer's: changes are always allowed."""
-        super().update(*args, **values)
+    def update(  # type: ignore[override]  # the peer's signature
+        self,
+        values: Any = (),
+        allow_val_change: bool | None = None,  # noqa: ARG002 - see below
+        **named: Any,
+    ) -> None:
+        """Set several values; what is not named stays.
+
+        Args:
+            values: what `init(config=...)` takes, or pairs.
+            allow_val_change: the peer's: here changes are always allowed.
+            named: further values.
+
+        Raises:
+            UnloggableError: `values` is none of it.
+        """
+        pairs = isinstance(values, Iterable) and not isinstance(values, (str, os.PathLike, Mapping))
+        given = dict(values) if pairs and not _has_values(values) else values_of(values)
+        for name, value in (given | named).items():
+            self[name] = value
 
     def snapshot(self) -> dict[str, Any]:
         """A plain copy, from another thread than the one that changes it."""
-        for _ in range(100):
-            with suppress(RuntimeError):  # changed in mid-copy: look again
-                return self.as_dict()
-        return {}
+        return self.as_dict()
 
     def set_all(self, values: Any) -> None:
-        """Take over what `init(config=...)` was given, without telling: a mapping, or an object with attributes.
+        """Take over what `init(config=...)` was given, without telling.
 
         Raises:
-            UnloggableError: it is neither.
+            UnloggableError: it has no names and values.
         """
-        if not isinstance(values, Mapping):
-            try:
-                values = vars(values)  # argparse.Namespace and its like
-            except TypeError:
-                raise UnloggableError(f"config: {type(values).__qualname__} is no mapping") from None
-        self._fill({str(name): described(value) for name, value in values.items()})
+        self._fill({name_of(name): described(value) for name, value in values_of(values).items()})
 
 
-class Summary(LiveDict):
-    """The run's summary: the last value of each metric, and what was set here.
+def values_of(source: Any) -> dict[Any, Any]:
+    """The names and values of what may be a config.
 
-    Reading waits until the rows logged before are counted in. `fetch` gives the whole summary, plain.
+    That is a mapping, a dataclass's instance, absl's flags, the path of a JSON or YAML file, or any object with
+    attributes, such as `argparse.Namespace`.
+
+    Raises:
+        UnloggableError: it is none of these.
+    """
+    if isinstance(source, Mapping):
+        return _items_of(source)
+    if isinstance(source, (str, os.PathLike)):
+        from .config_files import read_config
+
+        try:
+            return read_config(source)
+        except Exception as error:  # a parser's errors are of many types
+            raise UnloggableError(f"config: the file {os.fspath(source)!r}: {error}") from None
+    if callable(getattr(source, "flag_values_dict", None)):
+        return dict(source.flag_values_dict())
+    if is_record(type(source)):
+        return dict(fields_of(source))
+    try:
+        return dict(vars(source))
+    except TypeError:
+        raise UnloggableError(f"config: {type(source).__qualname__} has no names and values") from None
+
+
+def _has_values(source: Any) -> bool:
+    return is_record(type(source)) or callable(getattr(source, "flag_values_dict", None)) or hasattr(source, "__dict__")
+
+
+def _items_of(source: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The items; one that raises when it is asked for, as an interpolation may, stands as its error."""
+    try:
+        return dict(source.items())
+    except Exception:  # whatever a foreign type does
+        return {key: _item_of(source, key) for key in source}
+
+
+def _item_of(source: Mapping[Any, Any], key: Any) -> Any:
+    try:
+        return source[key]
+    except Exception as error:  # whatever a foreign type does
+        return f"<{type(error).__name__}>"
+
+
+def selected(source: Any, include: Collection[str] | None, exclude: Collection[str] | None) -> Any:
+    """A config, or the part of it whose top-level names are wanted.
+
+    Raises:
+        UsageError: both parts are named.
+        UnloggableError: `source` is no config.
+    """
+    if include and exclude:
+        raise UsageError("config_include_keys and config_exclude_keys: give one of them")
+    if source is None or not (include or exclude):
+        return source
+    values = values_of(source).items()
+    return {name: value for name, value in values if (name in include if include else name not in (exclude or ()))}
+
+
+class Summary(MutableMapping[str, Any]):
+    """The run's summary: the last value of each metric, and what was set here; items are attributes too.
+
+    Reading waits until the rows logged before are counted in; nested dicts that were read are live, but show what was
+    there then.
     """
 
     def __init__(
         self, changed: Changed, fetch: Callable[[], dict[str, Any] | None], convert: Callable[[Any], Any] = plain
     ) -> None:
-        super().__init__(changed, convert)
-        object.__setattr__(self, "_fetch", fetch)
+        """Nothing is read yet.
 
-    def _refresh(self) -> None:
-        tree = self._fetch()
-        if tree is not None:
-            dict.clear(self)
-            self._fill(tree)
+        Args:
+            changed: told of each change.
+            fetch: the whole summary, plain, the same object as long as nothing changed; None where there is none to
+                fetch, and what is set here is all.
+            convert: makes values plain.
+        """
+        # Past our own __setattr__, which would make items of them.
+        object.__setattr__(self, "_changed", changed)
+        object.__setattr__(self, "_fetch", fetch)
+        object.__setattr__(self, "_convert", convert)
+        object.__setattr__(self, "_last", (None, LiveDict(changed, convert)))
+
+    def _read(self) -> LiveDict:
+        values = self._fetch()
+        seen: dict[str, Any] | None
+        tree: LiveDict
+        seen, tree = self._last
+        if values is None or values is seen:
+            return tree
+        tree = LiveDict(self._changed, self._convert)  # a new one: other threads may be reading the last
+        tree._fill(values)  # noqa: SLF001 - a LiveDict has few names of its own: all others are items
+        object.__setattr__(self, "_last", (values, tree))
+        return tree
 
     def __getitem__(self, key: Any) -> Any:
-        self._refresh()
-        return dict.__getitem__(self, str(key))
+        return self._read()[key]
 
-    def get(self, key: Any, default: Any = None) -> Any:
-        """The value of `key`."""
-        self._refresh()
-        return dict.get(self, str(key), default)
-
-    def __contains__(self, key: Any) -> bool:
-        self._refresh()
-        return dict.__contains__(self, str(key))
-
-    def __iter__(self) -> Iterator[str]:
-        self._refresh()
-        return iter(list(dict.keys(self)))
-
-    def __len__(self) -> int:
-        self._refresh()
-        return dict.__len__(self)
-
-    def __eq__(self, other: object) -> bool:
-        self._refresh()
-        return dict.__eq__(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        self._refresh()
-        return dict.__repr__(self)
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Set one value. UnloggableError, a TypeError, if no log can hold it."""
+        self._set({key: value})
 
     def __delitem__(self, key: Any) -> None:
-        self._refresh()
-        super().__delitem__(key)
+        del self._read()[key]
 
-    def keys(self) -> KeysView[str]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def update(self, *args: Any, **values: Any) -> None:
+        """Set several values at once; what the summary has and they have not stays."""
+        self._set(dict(*args, **values))
+
+    def _set(self, values: dict[Any, Any]) -> None:
+        _, tree = self._last
+        object.__setattr__(self, "_last", (None, tree))  # what is read next is what the log took of it
+        tree.update(values)
+
+    def clear(self) -> None:
+        """Remove every item."""
+        self._read().clear()
+
+    def keys(self) -> KeysView[str]:
         """The names."""
-        self._refresh()
-        return dict(dict.items(self)).keys()
+        return self._read().keys()
 
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+    def values(self) -> ValuesView[Any]:
         """The values."""
-        self._refresh()
-        return dict(dict.items(self)).values()
+        return self._read().values()
 
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+    def items(self) -> ItemsView[str, Any]:
         """Names and values."""
-        self._refresh()
-        return dict(dict.items(self)).items()
+        return self._read().items()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del self[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
+
+    def as_dict(self) -> dict[str, Any]:
+        """A plain copy, nested dicts included."""
+        return self._read().as_dict()
+
+    def copy(self) -> dict[str, Any]:
+        """A plain copy."""
+        return self.as_dict()
+
+    def __copy__(self) -> dict[str, Any]:
+        return self.as_dict()
+
+    def __deepcopy__(self, memo: Any) -> dict[str, Any]:
+        return self.as_dict()
+
+    def __reduce__(self) -> Any:
+        return dict, (self.as_dict(),)
+
+    def __repr__(self) -> str:
+        return repr(self.as_dict())

@@ -88,7 +88,7 @@ class Recorder:
         self._step_values: dict[str, tuple[Key, Any]] = {}
         self._summary_since: float | None = None
         self._warned: set[str] = set()
-        self.summary = SummaryState()
+        self.summary = SummaryState(lambda path: self.record(records.summary((), [path])))
         self.definitions = Definitions()
         self.step = first_step
         """The step that is open: the next row without a step of its own gets it."""

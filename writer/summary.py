@@ -6,6 +6,7 @@ in when somebody asks (a flush, a read). What a record says is the difference to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..logformat.summary import MetricSummaries, Summary
@@ -19,19 +20,22 @@ from .values import Path
 class SummaryState:
     """Folds rows by the metric definitions, exactly as a reader of the log does."""
 
-    def __init__(self) -> None:
+    def __init__(self, removed: Callable[[Path], None] = lambda _path: None) -> None:
+        """An empty one. `removed` is told what the user takes out of it."""
+        self.removed = removed
         self._summary = Summary()
         self._folds = MetricSummaries()
         self._defined = False
         self._recent: dict[int, KeyPlan] = {}
         self._rows = 0
         self._written: dict[Path, bytes] = {}
+        self._tree: dict[str, Any] | None = None
         self.dirty = False
         """Whether a record might say anything new."""
 
     def add_row(self, plan: KeyPlan, parts: list[bytes], *, nulls: bool) -> None:
         """Take in one row: the JSON text of each of the plan's paths."""
-        self.dirty = True
+        self.dirty, self._tree = True, None
         if nulls or self._defined:  # a null updates nothing, and a mean needs every row
             self._fold_recent()
             self._fold(plan, parts)
@@ -55,14 +59,21 @@ class SummaryState:
             ValueError: the value has no JSON text.
         """
         leaves = [(leaf, to_json(inner)) for leaf, inner in leaves_of(path, value)]
-        self.remove(path)
+        if isinstance(value, dict):
+            self.remove(path)
+        self.dirty, self._tree = True, None
+        self._fold_recent()
         for leaf, text in leaves:
             self._summary.set(leaf, text)
 
     def remove(self, path: Path) -> None:
-        """Forget `path` and all below it."""
-        self.dirty = True
+        """Forget `path` and all below it, and say so at once: rows tell what they logged, and may have told it before."""
+        self.dirty, self._tree = True, None
         self._fold_recent()
+        depth = len(path)
+        if any(leaf[:depth] == path for leaf in self._summary.leaves()):
+            self.removed(path)
+            self._written = {leaf: text for leaf, text in self._written.items() if leaf[:depth] != path}
         self._summary.remove(path)
 
     def take_changes(self) -> tuple[list[Update], list[Path]]:
@@ -81,9 +92,11 @@ class SummaryState:
         self.dirty = True
 
     def tree(self) -> dict[str, Any]:
-        """The summary as nested dicts."""
-        self._fold_recent()
-        return self._summary.tree()
+        """The summary as nested dicts, not to be changed: the same ones until something changes."""
+        if self._tree is None:
+            self._fold_recent()
+            self._tree = self._summary.tree()
+        return self._tree
 
     def _fold_recent(self) -> None:
         if self._recent:
