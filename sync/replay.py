@@ -42,6 +42,8 @@ class RunReplay:
         self._target = Target(context.settings.base_url, plan.entity, plan.project, plan.run_id)
         self._files_sent = 0
         self._files_missing: list[str] = []
+        self._files_wait = False
+        """Some files are left to a later sync, as `following` has it."""
         self._only_late = False
         self._folds_later = False
 
@@ -247,6 +249,13 @@ class RunReplay:
         cursor = self.segments[-1].position
         return RemoteRun(cursor.storage_id, cursor.entity, cursor.project, cursor.run_id)
 
+    def _unchanged(self, fields: RunFields) -> RemoteRun | None:
+        """The run as the server named it, where that was just now and there is nothing new to say of it."""
+        cursor = self.segments[-1].cursor
+        if not self.context.settings.following or cursor is None or cursor.config != _fields_hash(fields):
+            return None
+        return self._known_remote()
+
     def _contact(self, fields: RunFields) -> None:
         """Make or find the run at the server, and fix where the lines of each segment go."""
         facts = [segment.found for segment in self.segments]
@@ -268,7 +277,7 @@ class RunReplay:
                 f"the server holds {known.base.history} rows of run {self.plan.run_id} from other logs than these; "
                 "sync all logs of the run in one command"
             )
-        remote = self.context.api.upsert(fields)
+        remote = self._unchanged(fields) or self.context.api.upsert(fields)
         if unasked and remote.history_lines and not remote.inserted:
             raise Refused(
                 f"the server holds {remote.history_lines} rows of run {self.plan.run_id} and does not say which; "
@@ -386,14 +395,15 @@ class RunReplay:
 
     def _made_files(self, summary: str, console_file: runfiles.ConsoleFile) -> list[runfiles.RunFile]:
         """The files that every run has at the server, made from the log."""
-        made = [
-            runfiles.made_here(runfiles.SUMMARY_FILE, summary.encode()),
-            runfiles.config_file(runconfig.config_tree(self._state)),
-        ]
+        last = self.segments[-1]
+        goes_on = last.found.exit_code is None and self._is_young(last)
+        self._files_wait = self.context.settings.following and goes_on
+        made = [] if self._files_wait else [runfiles.made_here(runfiles.SUMMARY_FILE, summary.encode())]
+        made.append(runfiles.config_file(runconfig.config_tree(self._state)))
         environment = runconfig.environment_tree(self._state)
         if environment:
             made.append(runfiles.metadata_file(environment))
-        console = console_file.as_file()
+        console = None if self._files_wait else console_file.as_file()
         return [*made, console] if console is not None else made
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
@@ -414,7 +424,7 @@ class RunReplay:
                     segment.missing += [
                         f"artifact {item.name}: artifacts are not sent yet" for item in self._state.artifacts
                     ]
-                cursor.complete = not segment.missing and not segment.facts.unfinished
+                cursor.complete = not (segment.missing or segment.facts.unfinished or self._files_wait)
                 cursor.size, cursor.gaps = segment.facts.size, segment.facts.gaps()
                 cursor.save(segment.places.cursor)
             ended = not is_last or self._exit_code(segment) is not None

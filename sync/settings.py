@@ -41,6 +41,9 @@ class SyncSettings:
     include_synced: bool = False
     """Also send logs that another tool has marked as synced, and send again what we have sent, to the same lines."""
     dry_run: bool = False
+    following: bool = False
+    """This sync comes right after one that brought everything over, and another one will follow: a run that goes on is not
+    announced again unless its config changed, and its files that change with every row wait for its end."""
     state_dir: Path = field(default_factory=default_state_dir)
     """Where cursors and locks go if the log's own directory cannot be written."""
     body_bytes: int = FULL_BODY

@@ -87,6 +87,8 @@ class _News:
 
     def __init__(self, told: Reporter) -> None:
         self.tell = told
+        self.doubts = False
+        """A failure is not the last word, and not told: it is going to be tried in another way."""
         self._begun: set[str] = set()
         self._waits: set[tuple[str, str]] = set()
         self._last: dict[str, tuple[object, ...]] = {}
@@ -115,6 +117,8 @@ class _News:
         says = (report.verdict, report.try_again) if report.try_again else (report.verdict, report.reason)
         if not report.try_again:
             self._waits.clear()
+        if self.doubts and report.verdict is Verdict.FAILED and not report.try_again:
+            return
         if self._last.get(report.log) != says:
             self._last[report.log] = says
             self._begun.add(report.log)
@@ -308,12 +312,21 @@ class _Watch:
         """
         logs = self._runs_of(due)
         self._tell_count()
+        following = all(log.sent and not log.failures for log in logs)
         for log in logs:
             log.sent = log.looks
+        failed = self._sync(logs, following=following)
+        if failed and following:  # the server may have lost the run meanwhile: it is announced anew
+            self._sync(failed, following=False)
+        self._settings = replace(self._settings, include_synced=False)  # all of it was sent again now, once
+
+    def _sync(self, logs: list[_Log], *, following: bool) -> list[_Log]:
+        """One sync; the logs that failed for another reason than time. Raises as `_pass`."""
+        self._news.doubts = following
         try:
             report = sync(
                 [log.path for log in logs],
-                self._pass_settings(),
+                replace(self._pass_settings(), following=following),
                 reporter=self._news,
                 key=self._key,
                 session=self._session,
@@ -321,15 +334,20 @@ class _Watch:
         except UsageError:  # a log was taken away between the look and now: the next look tells
             for log in logs:
                 log.sent = None
-            return
+            return []
         verdicts = {Path(run.log): run for run in report.runs}
+        failed = []
         for log in logs:
-            if log.path in verdicts:
-                self._judge(log, verdicts[log.path])
-        self._settings = replace(self._settings, include_synced=False)  # all of it was sent again now, once
+            verdict = verdicts.get(log.path)
+            if verdict is None:
+                continue
+            self._judge(log, verdict)
+            if verdict.verdict is Verdict.FAILED and not verdict.try_again:
+                failed.append(log)
         if report.interrupted:
             self._stopped = True
             raise KeyboardInterrupt
+        return failed
 
     def _runs_of(self, due: list[_Log]) -> list[_Log]:
         """These logs, and the others of their runs."""

@@ -261,6 +261,68 @@ def test_waits_of_one_cause_are_told_once(rig: WatchRig) -> None:
     assert len(rig.told("retry")) == 1
 
 
+def test_a_row_of_a_run_that_goes_on_is_one_request(rig: WatchRig) -> None:
+    """The run is announced again only when its config changed; the files that change with every row wait for the end."""
+    log = rig.begin()
+    passes: list[list[str]] = []
+
+    def then(*records: Any) -> Step:
+        def happen() -> None:
+            passes.append(rig.backend.operations())
+            rig.backend.forget()
+            rig.grow(log, *records)
+
+        return happen
+
+    story = Story(then(logs.row(2)), then(logs.config_record({"lr": 1})), then(logs.row(3), logs.exit_record(0)))
+    rig.watch(log.parent, story=story)
+    passes.append(rig.backend.operations())
+
+    assert passes[0].count("UpsertBucket") == 1
+    assert passes[1] == ["stream"]
+    assert "UpsertBucket" in passes[2]
+    assert "UpsertBucket" not in passes[3]
+    run = rig.backend.runs["live"]
+    assert run.config["lr"]["value"] == 1
+    assert b'"_step":3' in run.files["wandb-summary.json"]
+
+
+def test_what_waited_for_the_end_is_brought_by_the_next_sync(rig: WatchRig) -> None:
+    """Watch and run were killed: the log has not changed since the last pass, but it is not done."""
+    log = rig.begin()
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    rig.watch(log.parent, story=Story(lambda: rig.grow(log, logs.row(2), logs.output("line\n", 1)), None, stop))
+    assert b'"_step":2' not in rig.backend.runs["live"].files["wandb-summary.json"]
+    rig.settle(log, 3600)
+
+    report = rig.sync()
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert b'"_step":2' in rig.backend.runs["live"].files["wandb-summary.json"]
+    assert b"line" in rig.backend.runs["live"].files["output.log"]
+    rig.backend.forget()
+    rig.sync()
+    assert rig.backend.requests == []
+
+
+def test_a_run_that_is_deleted_at_the_server_is_sent_again(rig: WatchRig) -> None:
+    """It is not announced with every row, so it is missed with the next ones: then all of it goes."""
+    log = rig.begin()
+
+    def delete() -> None:
+        del rig.backend.runs["live"]
+
+    story = Story(None, delete, lambda: rig.grow(log, logs.row(2), logs.row(3), logs.exit_record(0)))
+    report = rig.watch(log.parent, story=story)
+
+    assert [row["_step"] for row in rig.backend.runs["live"].rows] == list(range(4))
+    assert [event.verdict for event in rig.told()] == [Verdict.LIVE, Verdict.SYNCED]
+    assert rig.only(report).verdict is Verdict.SYNCED
+
+
 def test_a_bad_log_stops_nobody(rig: WatchRig) -> None:
     """It is told once, the others go on; its failure is the exit code."""
     bad = rig.folder / "run-20260921_141300-bad" / "run-bad.wandb"
