@@ -12,7 +12,7 @@ from typing import Any
 from ..values import UnloggableError
 from .base import Media
 from .content import ArtifactContents
-from .libraries import is_torch, type_name
+from .libraries import is_missing, is_torch, type_name
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
 
@@ -24,6 +24,8 @@ def shown(value: Any) -> Any:
         return value
     if isinstance(value, Media):
         return kind.__name__
+    if is_missing(value):
+        return None
     if isinstance(value, date):
         return value.isoformat()
     return _common(value, shown)
@@ -41,6 +43,8 @@ def held(value: Any, contents: ArtifactContents) -> Any:
         return None if math.isnan(value) else value
     if isinstance(value, Media):
         return value.cell(contents)
+    if is_missing(value):
+        return None
     if isinstance(value, date):
         return _milliseconds(value)
     return _common(value, lambda inner: held(inner, contents))

@@ -15,7 +15,7 @@ from typing import Any
 from .base import Media
 from .content import FileMedia
 from .image import Image
-from .libraries import is_array
+from .libraries import is_array, is_missing
 
 
 class ColumnType:
@@ -343,6 +343,8 @@ def type_of(value: Any) -> ColumnType:
     known = _CLASSES.get(type(value))
     if known is not None:
         return NONE if type(value) is float and math.isnan(value) else known
+    if is_missing(value):
+        return NONE
     if isinstance(value, Image):
         return ImageType.of(value)
     if isinstance(value, Media):

@@ -36,9 +36,8 @@ class Content:
         directory = files.directory
         with self._lock:
             staged = self._staged
-            if staged is None or staged.directory != directory or not staged.users:
+            if staged is None or staged.directory != directory or not staged.retain():
                 staged = self._staged = StagedFile(files.stage(self._current()), directory, self.extension)
-            staged.users += 1
             return staged
 
     def current(self) -> bytes | Path:
@@ -48,7 +47,7 @@ class Content:
 
     def _current(self) -> bytes | Path:
         staged = self._staged
-        if staged is None or not staged.users or isinstance(self.source, bytes):
+        if staged is None or staged.gone or isinstance(self.source, bytes):
             return self.source
         return staged.staged.path
 
@@ -70,11 +69,18 @@ class StagedFile:
     def __init__(self, staged: Staged, directory: Path, extension: str) -> None:
         self.staged = staged
         self.directory = directory
-        self.users = 0
-        """Rows that have it or will."""
+        self.gone = False
+        """Nobody wanted it any more before it had a name."""
+        self._users = 1
         self._extension = extension
         self._path = ""
         self._lock = threading.Lock()
+
+    def retain(self) -> bool:
+        """One row more has it; false if it is gone."""
+        with self._lock:
+            self._users += not self.gone
+            return not self.gone
 
     def land(self, folder: str, key: str, step: str) -> tuple[str, tuple[str, ...]]:
         """Its path relative to `files/`; again, if that is new. Raises OSError, ValueError."""
@@ -89,10 +95,9 @@ class StagedFile:
     def drop(self) -> None:
         """One row less has it; with the last one it goes, unless it has its name already."""
         with self._lock:
-            if self._path:
-                return
-            self.users -= 1
-            if not self.users:
+            self._users -= 1
+            if not self._users and not self._path:
+                self.gone = True
                 self.staged.drop()
 
 

@@ -62,6 +62,11 @@ def is_plotly(value: Any) -> bool:
     return name.startswith("plotly.") and name.endswith((".Figure", ".FigureWidget"))
 
 
+def is_missing(value: Any) -> bool:
+    """Whether it is what pandas has where a value is missing."""
+    return type(value).__module__.startswith("pandas.") and type(value).__name__ in {"NaTType", "NAType"}
+
+
 def is_data_frame(value: Any) -> bool:
     """Whether it is a table of pandas."""
     name = type_name(value)

@@ -78,11 +78,12 @@ class Table(Media):
         self._next = 0
         self._increment = 0
         self._increments: list[str] = []
-        self._types: dict[ColumnKey, ColumnType] = {}
-        self._settled: dict[ColumnKey, set[type]] = {}
-        kinds = _per_column(Anything() if allow_mixed_types else Unknown() if dtype is None else dtype, self.columns)
-        for column, kind, may_lack in zip(self.columns, kinds, _per_column(optional, self.columns), strict=False):
-            self._set_type(column, optional_type(type_from(kind)) if may_lack else type_from(kind))
+        self._types: list[ColumnType] = []
+        self._settled: list[set[type]] = []  # per column, the classes whose values leave its type as it is
+        kind = Anything() if allow_mixed_types else Unknown() if dtype is None else dtype
+        kinds = _per_column(kind, self.columns, Unknown())
+        for kind, may_lack in zip(kinds, _per_column(optional, self.columns, True), strict=True):
+            self._add_type(optional_type(type_from(kind)) if may_lack else type_from(kind))
         if data is not None and not isinstance(data, (list, tuple)) and not is_array(data):
             raise TypeError(f"the rows of a table are a list, an array or a data frame, not {type(data).__name__}")
         for row in () if data is None else data:
@@ -113,18 +114,18 @@ class Table(Media):
                 f"the table has {len(self.columns)} columns, {self.columns}; the row has {len(data)} cells"
             )
         with self._lock:
-            grown: dict[ColumnKey, ColumnType] = {}
-            for column, cell in zip(self.columns, data, strict=True):
-                if type(cell) in self._settled[column]:
+            grown: dict[int, ColumnType] = {}
+            for at, cell in enumerate(data):
+                if type(cell) in self._settled[at]:
                     continue
-                known = self._types[column]
-                fitting = self._fitting(column, known, cell)
+                known = self._types[at]
+                fitting = self._fitting(self.columns[at], known, cell)
                 if fitting != known:
-                    grown[column] = fitting
+                    grown[at] = fitting
                 elif type_by_class(cell):
-                    self._settled[column].add(type(cell))
-            for column, kind in grown.items():
-                self._set_type(column, kind)
+                    self._settled[at].add(type(cell))
+            for at, kind in grown.items():
+                self._types[at], self._settled[at] = kind, _settled(kind)
             self.data.append(list(data))
             self._changed = True
 
@@ -160,7 +161,7 @@ class Table(Media):
             for row, cell in zip(self.data, cells, strict=True):
                 row.append(cell)
             self.columns.append(name)
-            self._set_type(name, kind)
+            self._add_type(kind)
             self._changed = True
 
     def add_computed_columns(self, fn: Callable[[int, dict[ColumnKey, Any]], dict[str, Any]]) -> None:
@@ -186,7 +187,7 @@ class Table(Media):
         with self._lock:
             for row in self.data:
                 kind = self._fitting(col_name, kind, row[at])
-            self._set_type(col_name, kind)
+            self._types[at], self._settled[at] = kind, _settled(kind)
             self._changed = True
         return kind
 
@@ -236,21 +237,9 @@ class Table(Media):
             )
         return grown
 
-    def _set_type(self, column: ColumnKey, kind: ColumnType) -> None:
-        """Note the type, and the classes whose values never change it: most rows need no further look."""
-        if self._types.get(column) is kind and column in self._settled:
-            return
-        self._types[column] = kind
-        samples: dict[type, tuple[Any, ...]] = {
-            str: ("",),
-            int: (0,),
-            bool: (True,),
-            float: (0.0, float("nan")),
-            type(None): (None,),
-        }
-        self._settled[column] = {
-            cls for cls, values in samples.items() if all(kind.take(value) == kind for value in values)
-        }
+    def _add_type(self, kind: ColumnType) -> None:
+        self._types.append(kind)
+        self._settled.append(_settled(kind))
 
     # -- logging -----------------------------------------------------------------------------------------------------
 
@@ -259,22 +248,21 @@ class Table(Media):
         directory = files.directory
         with self._lock:
             staged = self._staged
-            again = staged is not None and staged.alive and staged.directory == directory
-            if staged is not None and again and (not self._changed or self.log_mode == "IMMUTABLE"):
+            current = not self._changed or self.log_mode == "IMMUTABLE"
+            if staged is not None and current and staged.directory == directory and staged.retain():
                 if self._changed:
                     context.warn(
                         "table changed",
                         "a table was changed after it was logged, and logging it again changes nothing:"
                         ' log_mode="MUTABLE" logs what it is then',
                     )
-                staged.users += 1
                 return staged
             incremental = self.log_mode == "INCREMENTAL"
             first = self._next if incremental else 0
             snapshot = Snapshot(
                 columns=list(self.columns),
                 rows=self.data[first:],
-                types=dict(self._types),
+                types=list(self._types),
                 log_mode=self.log_mode,
                 total=len(self.data),
                 increment=self._increment if incremental else None,
@@ -287,7 +275,6 @@ class Table(Media):
                     f" {self.MAX_ARTIFACT_ROWS}",
                 )
             staged = StagedTable.of(snapshot, files, context, directory, undo=self._undo(first))
-            staged.users += 1
             self._staged, self._changed = staged, False
             if incremental:
                 self._next, self._increment = len(self.data), self._increment + 1
@@ -310,7 +297,7 @@ class Table(Media):
             snapshot = Snapshot(
                 columns=list(self.columns),
                 rows=self.data[:],
-                types=dict(self._types),
+                types=list(self._types),
                 log_mode=self.log_mode,
                 total=len(self.data),
             )
@@ -319,19 +306,31 @@ class Table(Media):
     @property
     def column_types(self) -> TypedDict:
         """The types of the columns, by name."""
-        return TypedDict(dict(self._types))
+        return TypedDict(dict(zip(self.columns, self._types, strict=True)))
 
 
-def _per_column(value: Any, columns: Sequence[ColumnKey]) -> list[Any]:
-    return value if isinstance(value, list) else [value] * len(columns)
+def _per_column(value: Any, columns: Sequence[ColumnKey], default: Any) -> list[Any]:
+    """A value per column: one for all, or a list, which may be too short."""
+    given = value if isinstance(value, list) else [value] * len(columns)
+    return [*given[: len(columns)], *[default] * (len(columns) - len(given))]
+
+
+def _settled(kind: ColumnType) -> set[type]:
+    """The classes whose values leave a type as it is: most rows need no further look."""
+    samples: dict[type, tuple[Any, ...]] = {
+        str: ("",),
+        int: (0,),
+        bool: (True,),
+        float: (0.0, float("nan")),
+        type(None): (None,),
+    }
+    return {cls for cls, values in samples.items() if all(kind.take(value) == kind for value in values)}
 
 
 def _checked_columns(columns: Iterable[Any]) -> list[ColumnKey]:
     names = list(columns)
     if not all(type(name) in {str, int} for name in names):
         raise TypeError("the names of columns are text or integers")
-    if len(set(names)) != len(names):
-        raise ValueError(f"columns have one name twice: {names}")
     return names
 
 

@@ -37,7 +37,8 @@ class Snapshot(NamedTuple):
 
     columns: list[str | int]
     rows: list[list[Any]]
-    types: dict[str | int, ColumnType]
+    types: list[ColumnType]
+    """One per column."""
     log_mode: str
     total: int
     """Rows of the whole table."""
@@ -62,7 +63,7 @@ def artifact_json(snapshot: Snapshot, contents: ArtifactContents) -> dict[str, A
         "data": rows,
         "ncols": len(snapshot.columns),
         "nrows": len(rows),
-        "column_types": TypedDict(types).to_json(),
+        "column_types": TypedDict(dict(zip(snapshot.columns, types, strict=True))).to_json(),
         "log_mode": snapshot.log_mode,
     }
 
@@ -72,15 +73,15 @@ def increment_json(value: dict[str, Any], increment: int) -> dict[str, Any]:
     return {**value, "increment_num": increment}
 
 
-def _stored_types(snapshot: Snapshot, contents: ArtifactContents) -> tuple[dict[str | int, ColumnType], set[int]]:
+def _stored_types(snapshot: Snapshot, contents: ArtifactContents) -> tuple[list[ColumnType], set[int]]:
     """The types as they are stored, and the columns whose cells lie in a file of their own: arrays."""
-    types, left_out = dict(snapshot.types), set()
+    types, left_out = list(snapshot.types), set()
     for at, column in enumerate(snapshot.columns):
-        array = _array_in(types[column])
+        array = _array_in(types[at])
         if array is None:
             continue
         if len(array.shape) == 1 and array.shape[0] <= MAX_EMBEDDING:
-            types[column] = Listed(NUMBER, array.shape[0])
+            types[at] = Listed(NUMBER, array.shape[0])
             continue
         name = str(column)
         numpy = library("numpy", "a table of arrays")
@@ -89,7 +90,7 @@ def _stored_types(snapshot: Snapshot, contents: ArtifactContents) -> tuple[dict[
         data = buffer.getvalue()
         digest = Content(data, "").sha256()[:SHOWN_DIGITS]
         entry = contents.add(f"media/serialized_data/{digest}.npz", data)
-        types[column] = _with_file(types[column], (entry.path, name))
+        types[at] = _with_file(types[at], (entry.path, name))
         left_out.add(at)
     return types, left_out
 
@@ -120,9 +121,8 @@ class StagedTable:
         undo: Callable[[StagedTable], None],
     ) -> None:
         """`body`: the artifact's file as JSON text; `undo`: told when nothing of it will land."""
-        self.users = 0
-        """Rows that have it or will."""
-        self.alive = True
+        self._users = 1
+        self._gone = False
         self.directory = directory
         self._file, self._body, self._contents, self._context = file, body, contents, context
         self._facts = {"ncols": len(snapshot.columns), "nrows": snapshot.total, "log_mode": snapshot.log_mode}
@@ -162,6 +162,12 @@ class StagedTable:
             snapshot=snapshot,
             undo=undo,
         )
+
+    def retain(self) -> bool:
+        """One row more has it; false if nobody wanted it any more before it had a name."""
+        with self._lock:
+            self._users += not self._gone
+            return not self._gone
 
     def land(self, key: str, step: str) -> Landing:
         """Name the files, and record the artifact. Raises OSError, ValueError."""
@@ -207,10 +213,10 @@ class StagedTable:
     def drop(self) -> None:
         """One row less has it; with the last one it goes, unless it has landed."""
         with self._lock:
-            self.users -= 1
-            if self._value is not None or self.users:
+            self._users -= 1
+            if self._value is not None or self._users:
                 return
-            self.alive = False
+            self._gone = True
             self._file.drop()
         self._undo(self)
 

@@ -102,7 +102,6 @@ def test_a_data_frame_is_logged_as_a_table():
         ({"columns": ["a"], "data": [[1], ["x"]]}, TypeError),
         ({"columns": ["a"], "data": "text"}, TypeError),
         ({"columns": [1.5]}, TypeError),
-        ({"columns": ["a", "a"]}, ValueError),
         ({"columns": ["a"], "log_mode": "SOMETIMES"}, ValueError),
         ({"columns": ["a"], "data": [[None]], "optional": False}, TypeError),
         ({"columns": ["a"], "data": [["x"]], "dtype": int}, TypeError),
@@ -112,6 +111,30 @@ def test_what_is_no_table(arguments, error):
     """Rows that do not fit the columns, columns that are none, unknown modes."""
     with pytest.raises(error):
         Table(**arguments)
+
+
+def test_columns_of_one_name_have_their_own_types(landed, files):
+    """A data frame may have such; each cell is kept."""
+    table = Table(["a", "a"], [[1, "x"]], optional=[True])
+
+    assert shown_in(landed(table), files) == {"columns": ["a", "a"], "data": [[1, "x"]]}
+    with pytest.raises(TypeError):
+        table.add_data("x", "x")
+
+
+def test_fewer_types_than_columns_are_for_the_first():
+    """The rest is found out."""
+    table = Table(["a", "b"], [[1, "x"]], dtype=[int])
+    with pytest.raises(TypeError):
+        table.add_data(1, 2)
+
+
+def test_what_pandas_has_where_a_value_is_missing(landed, files):
+    """Is None, in both forms and for the type."""
+    missing = type("NAType", (), {"__module__": "pandas._libs.missing"})()
+    landing = landed(Table(["a"], [[1], [missing]]))
+
+    assert shown_in(landing, files)["data"] == held_in(landing)["data"] == [[1], [None]]
 
 
 def test_mixed_types_are_refused_unless_they_are_wanted():
