@@ -40,6 +40,9 @@ ROW, BULK, OTHER, LAST, OPENING = "row", "bulk", "other", "last", "opening"
 Entry = tuple[bytes, str]
 """A record without its number, and what it is: a row, a sample or console output, one of the rare records that have
 a reserve, the end of the run, or one that every segment opens with."""
+_NO_PLACE = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
+)
 
 
 class Clock(Protocol):
@@ -106,6 +109,7 @@ class Journal:
         self._retry_at: float | None = None
         self._named: set[int | None] = set()
         self._failed_at = 0.0
+        self._last_errno: int | None = None
         self._begun = 0  # segments
         self._segment_rows = 0  # in the current one
         self.rows_taken = self.bytes_taken = 0
@@ -147,6 +151,11 @@ class Journal:
     def dirty(self) -> bool:
         """Whether anything was written since the last good sync."""
         return self._dirty
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether there is no log, and none can be made before somebody does something about its place."""
+        return not self.paths and self._retry_at is not None and self._last_errno in _NO_PLACE
 
     @property
     def failing(self) -> bool:
@@ -313,7 +322,7 @@ class Journal:
         now = self._clock.monotonic()
         if now - self._failed_at > QUIET_S:
             self._named.clear()
-        self._failed_at = now
+        self._failed_at, self._last_errno = now, error.errno
         self._retry_at = now + self._delay
         self._delay = min(2 * self._delay, LAST_RETRY_S)
         if error.errno not in self._named:

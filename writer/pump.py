@@ -347,7 +347,7 @@ class Pump:
             self._drain()
             if self._journal.write(now=True) and self._journal.sync():
                 break
-            if self._clock.monotonic() >= deadline:
+            if self._journal.hopeless or self._clock.monotonic() >= deadline:
                 break
             self._clock.sleep(0.1)
         self._journal.close()

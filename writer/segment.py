@@ -63,6 +63,8 @@ class Segment:
         Raises:
             OSError: the directory or the log cannot be made.
         """
+        if not place.folder.is_absolute():  # a later working directory is another place
+            raise FileNotFoundError(errno.ENOENT, "the working directory was gone when the run began")
         made = fs.make_directories(place.folder)
         stamp = datetime.fromtimestamp(now_s, tz=timezone.utc).astimezone().strftime("%Y%m%d_%H%M%S")
         name = f"{place.prefix}-{stamp}-{place.run_id}"
