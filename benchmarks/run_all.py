@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import log_latency
 import read_speed
+import rss
 import sync_speed
 from common import machine
 
 if __name__ == "__main__":
     print(f"Measured on {machine()}; medians of rounds that took turns.\n")
-    for benchmark in (log_latency, read_speed, sync_speed):
+    for benchmark in (log_latency, rss, read_speed, sync_speed):
         print(benchmark.main(), flush=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runferry.logformat import FILE_HEADER, Gap, read_records
 from runferry.writer import journal as journal_module
 from runferry.writer import records
-from runferry.writer.journal import BULK, ROW, Journal
+from runferry.writer.journal import BULK, LAST, ROW, Journal
 from runferry.writer.segment import Place
 from support.clock import FakeClock
 from support.faultfs import FaultFS
@@ -278,6 +278,7 @@ def test_what_was_let_go_before_a_failed_sync_is_counted():
     rewritten = numbers(rig.fs.logs()[1])
 
     assert rig.journal.tally.rows_unsure == 40 - len(rewritten) > 0
+    assert rig.journal.tally.rows_written == len(rewritten)
     assert rewritten == list(range(40 - len(rewritten), 40))
 
 
@@ -296,6 +297,70 @@ def test_rows_beyond_the_bound_are_dropped_and_counted(monkeypatch):
     assert rig.journal.write(now=True)
     assert numbers(rig.fs.logs()[0]) == list(range(10))
     assert read(rig.fs.logs()[0])[-1].kind == "exit"
+
+
+def test_rare_records_have_a_reserve_and_the_last_one_a_place(monkeypatch):
+    """Configs and summaries of a run whose disk stays full fill no memory without end; its end is never left out."""
+    monkeypatch.setattr(journal_module, "MAX_QUEUED_BYTES", 1000)
+    monkeypatch.setattr(journal_module, "MAX_RESERVED_BYTES", 500)
+    rig = Rig()
+    rig.fs.fail["write"] = errno.ENOSPC
+    for number in range(300):
+        rig.journal.append(records.config([((f"k{number}",), b"1")]))
+    rig.journal.append(records.exit_(0, 1), LAST)
+
+    assert rig.journal.tally.others_dropped > 0
+    assert rig.journal.others_queued + rig.journal.tally.others_dropped == 301
+    rig.fs.fail = {}
+    assert rig.journal.write()
+    assert read(rig.fs.logs()[0])[-1].kind == "exit"
+
+
+def test_a_log_that_was_deleted_is_begun_anew():
+    """Appending to a file without a name succeeds for ever: a sync looks, counts what is gone, and writes the rest."""
+    rig = Rig()
+    rig.write(*range(5))
+    assert rig.journal.sync()
+    rig.write(*range(5, 8))
+    (gone,) = [path for path in rig.fs.files if path.suffix == ".wandb"]
+    del rig.fs.files[gone]
+
+    assert not rig.journal.sync()
+    assert rig.write(8)
+    assert rig.journal.sync()
+    assert numbers(rig.fs.logs()[0]) == [5, 6, 7, 8]
+    assert (rig.journal.tally.rows_written, rig.journal.tally.rows_dropped) == (4, 5)
+    assert len(rig.warnings) == 1
+    assert f"{gone} was deleted, and 5 rows with it" in rig.warnings[0]
+    assert rig.journal.paths == [path for path in rig.fs.files if path.suffix == ".wandb"]
+    assert read(rig.fs.logs()[0])[1].message().resume
+
+
+def test_an_error_is_named_again_after_a_long_time():
+    """A disk that fills up once more the next day is news; one that fills up every minute is not."""
+    rig = Rig()
+    for pause in (60, 60, 60, 86_400, 60):
+        rig.fs.fail["write"] = errno.ENOSPC
+        rig.write(1)
+        rig.fs.fail = {}
+        rig.clock.advance(10)
+        assert rig.write(2)
+        rig.clock.advance(pause)
+
+    assert len(rig.warnings) == 2
+
+
+def test_a_path_that_the_system_has_no_bytes_for_is_no_exception(monkeypatch):
+    """Whatever a file system answers to, `log` and the thread never hear of it as an error of another kind."""
+    rig = Rig()
+
+    def refuse(_path):
+        raise UnicodeEncodeError("latin-1", "\u65e5", 0, 1, "no such character")
+
+    monkeypatch.setattr(rig.fs, "make_directory", refuse)
+
+    assert not rig.write(1)
+    assert "no such character" in rig.warnings[0]
 
 
 def test_a_folder_that_cannot_be_made_is_tried_again():

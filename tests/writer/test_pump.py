@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from runferry.logformat import read_records
 from runferry.writer import journal as journal_module
+from runferry.writer import pump as pump_module
 from runferry.writer import records
 from runferry.writer.journal import Journal
 from runferry.writer.pump import DRAIN_S, Pump, _Barrier
@@ -138,6 +139,22 @@ def test_much_data_is_synced_before_its_time(monkeypatch):
     assert rig.syncs() == 1
 
 
+def test_what_is_written_is_synced_while_the_disk_is_full():
+    """Rows that are in the file do not wait for those that do not fit: a power cut costs five seconds at most."""
+    rig = Rig()
+    rig.drain()
+    rig.log(a=1)
+    rig.drain()
+    (file,) = rig.fs.files.values()
+    rig.fs.fail["write"] = errno.ENOSPC
+    assert len(file.durable) < len(file.data)
+    for _ in range(6):
+        rig.log(a=2)
+        rig.drain(1)
+
+    assert file.durable == file.data
+
+
 def test_one_sync_serves_all_who_wait():
     """Barriers of one drain share its write and its sync, and hear how each went."""
     rig = Rig("disk")
@@ -179,6 +196,56 @@ def test_a_sync_asked_for_survives_a_failed_sync():
     assert barrier.wait(0)
     assert len(rig.fs.files) == 2
     assert list(rig.fs.files.values())[1].durable
+
+
+def test_rows_wait_for_the_thread_when_it_cannot_keep_up(monkeypatch):
+    """A queue that is long makes `log` wait as long as the thread takes from it, and no longer; nothing is dropped."""
+    monkeypatch.setattr(pump_module, "EASE_ROWS", 100)
+    rig = Rig("relaxed")
+    rig.pump.ease = 100
+    rig.clock.sleep = lambda seconds: [rig.pump.queue.popleft() for _ in range(10)]
+    for number in range(100):
+        rig.log(a=number)
+
+    assert rig.pump.admit({"a": 1})
+    assert len(rig.pump.queue) == 50
+    assert not rig.pump._wake.locked()  # the thread was woken: at `relaxed` it sleeps for a quarter of a second
+    rig.clock.sleep = rig.clock.advance
+    for number in range(60):
+        rig.log(a=number)
+    before = rig.clock.monotonic()
+    assert rig.pump.admit({"a": 1})
+    assert rig.pump.admit({"a": 1})
+    assert rig.clock.monotonic() - before < 2 * pump_module.STALL_S
+
+
+def test_large_rows_make_the_queue_shorter():
+    """The bound of the queue follows the size of what was logged last."""
+    rig = Rig()
+    rig.log(a="x" * 1_000_000)
+    rig.drain()
+    assert rig.pump.ease == 4
+    rig.log(a=1)
+    rig.drain()
+
+    assert rig.pump.ease == pump_module.EASE_ROWS
+
+
+def test_a_thread_that_cannot_work_ends_and_says_so(monkeypatch):
+    """Whoever waits for it waits no longer, and rows are counted as lost."""
+    rig = Rig()
+
+    def no_modules():
+        raise ImportError("no module named orjson")
+
+    rig.pump._make_recorder = no_modules
+    rig.log(a=1)
+    rig.pump.start()
+
+    assert rig.pump.stop(5)
+    assert not rig.pump.barrier(sync=True, timeout_s=5)
+    assert rig.pump.ended
+    assert "no module named orjson" in rig.warnings[0]
 
 
 def test_one_bad_job_does_not_end_the_log():
