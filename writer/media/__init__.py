@@ -39,10 +39,10 @@ def media_of(value: Any) -> Media | None:
         from .sequence import MediaDict
 
         return MediaDict(dict(zip(named, _filled(named.values(), value.values()), strict=True)))
-    package = type(value).__module__.partition(".")[0]
-    if package not in FIGURES:
+    from .libraries import is_data_frame, is_matplotlib, is_plotly, type_name
+
+    if type_name(value).partition(".")[0] not in FIGURES:
         return None
-    from .libraries import is_data_frame, is_matplotlib, is_plotly
 
     if is_data_frame(value):
         from .table import Table

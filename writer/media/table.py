@@ -67,8 +67,7 @@ class Table(Media):
             dataframe = data
         if dataframe is not None:
             columns = list(dataframe.columns)
-            cells = [dataframe[column].values for column in columns]
-            data = [[column[row] for column in cells] for row in range(len(dataframe))]
+            data = [list(row) for row in zip(*_columns_of(dataframe), strict=True)]
         elif data is None:
             data = rows
         self.columns: list[ColumnKey] = _checked_columns(_DEFAULT_COLUMNS if columns is None else columns)
@@ -307,6 +306,11 @@ class Table(Media):
     def column_types(self) -> TypedDict:
         """The types of the columns, by name."""
         return TypedDict(dict(zip(self.columns, self._types, strict=True)))
+
+
+def _columns_of(dataframe: Any) -> list[Any]:
+    """The columns of a data frame; by place, because several may have one name."""
+    return [dataframe.iloc[:, at].array for at in range(len(dataframe.columns))]
 
 
 def _per_column(value: Any, columns: Sequence[ColumnKey], default: Any) -> list[Any]:

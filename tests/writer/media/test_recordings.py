@@ -381,7 +381,7 @@ def test_pyplot_stands_for_its_figure():
     pyplot = types.ModuleType("matplotlib.pyplot")
     pyplot.gcf = Figure
 
-    assert Image(pyplot).width == 7
+    assert Image(pyplot).width == media_of(pyplot).width == 7
     with pytest.raises(TypeError, match="figures and their parts"):
         libraries.figure_of(3)
 
