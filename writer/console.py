@@ -14,7 +14,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import records
@@ -146,27 +145,20 @@ class ConsoleLog:
     def _joined(self) -> Iterator[tuple[int, int, str]]:
         """All that waits, adjacent pieces of one stream in one."""
         last, began, texts, size = -1, 0, list[str](), 0
-        for number, time_ns, text in self._taken():
-            same = number == last and 0 <= time_ns - began <= SPAN_NS
-            if texts and not (same and size + len(text) <= MAX_CHARACTERS):
-                yield last, began, "".join(texts)
-                texts, size = [], 0
-            if not texts:
-                last, began = number, time_ns
-            texts.append(text)
-            size += len(text)
-        if texts:
-            yield last, began, "".join(texts)
-
-    def _taken(self) -> Iterator[tuple[int, int, str]]:
         for _ in range(len(self._pieces)):  # what comes meanwhile is scheduled anew: rows wait behind this
             number, time_ns, data = self._pieces.popleft()
             self._characters -= len(data)
             text = data if isinstance(data, str) else self._decoders[number].decode(data)
-            if text:
-                yield number, time_ns, text
+            size += len(text)
+            if number != last or not 0 <= time_ns - began <= SPAN_NS or size > MAX_CHARACTERS:
+                if texts:
+                    yield last, began, "".join(texts)
+                last, began, texts, size = number, time_ns, [], len(text)
+            texts.append(text)
         if not self._pieces:
             self._characters = 0
+        if texts:
+            yield last, began, "".join(texts)
 
 
 class Capture(Protocol):
@@ -194,8 +186,10 @@ class Fan:
     def add(self, stream: str, data: str | bytes, time_ns: int | None = None) -> None:
         """As `ConsoleLog.add`. Never raises: a fault of ours must not look like one of print."""
         for log in self.logs:
-            with suppress(Exception):
+            try:  # noqa: SIM105 - `suppress` costs 0.5 us
                 log.add(stream, data, time_ns)
+            except Exception:  # noqa: S110 - the others are told all the same
+                pass
 
     def lost(self, pieces: int) -> None:
         """As `ConsoleLog.lost`."""

@@ -147,8 +147,9 @@ class Redirect:
         self._tees.start()
 
     def _start_relay(self) -> None:
-        if not sys.executable:
-            raise FileNotFoundError("this interpreter does not know its own program (sys.executable)")
+        program = Path(sys.executable or "")
+        if getattr(sys, "frozen", False) or not program.name.lower().startswith(("python", "pypy")):
+            raise FileNotFoundError(f"sys.executable is {str(program)!r}, no Python to start the relay with")
         theirs, self._requests = _above(*os.pipe())
         try:
             self._frames, frames = _above(*os.pipe())
@@ -181,17 +182,19 @@ class Redirect:
         if self._thread is None:
             return
         deadline = time.monotonic() + LINGER_S
-        if self._sync(LINGER_S):  # else the relay is held up, and so would be whoever flushes
-            flush()
-            self._sync(deadline - time.monotonic())
-        self._ending = True
-        for lane in self._lanes:
-            lane.give_back()
-        self._sync(LAST_S)
-        self._ask(b"d")
-        self._thread.join(LAST_S)
-        self._thread = None
-        self._close()
+        try:
+            if self._sync(LINGER_S):  # else the relay is held up, and so would be whoever flushes
+                flush()
+                self._sync(deadline - time.monotonic())
+        finally:  # Ctrl-C does not wait, and leaves no descriptor behind
+            self._ending = True
+            for lane in self._lanes:
+                lane.give_back()
+            self._sync(LAST_S)
+            self._ask(b"d")
+            self._thread.join(LAST_S)
+            self._thread = None
+            self._close()
 
     def abandon(self) -> None:
         """In a forked child: it goes on writing to its parent's pipe, and has nothing else of it."""

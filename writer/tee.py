@@ -127,8 +127,10 @@ class StreamTees:
                 _depth.count += 1
                 try:
                     count = original(data)
-                    with suppress(Exception):  # a fault of ours must not look like one of print
-                        sink.add(name, _written(data, count))
+                    try:  # noqa: SIM105 - `suppress` costs 0.5 us
+                        sink.add(name, data if type(data) is str else _written(data, count))
+                    except Exception:  # noqa: S110 - a fault of ours must not look like one of print
+                        pass
                 finally:
                     _depth.count -= 1
                 return count
@@ -152,5 +154,5 @@ def _silent(original: Callable[..., Any]) -> Callable[..., Any]:
 def _written(data: Any, count: Any) -> str | bytes:
     """A copy that nobody changes later; of bytes, as many as were taken (a raw stream may take fewer, or none)."""
     if isinstance(data, str):
-        return data if type(data) is str else str.__str__(data)
+        return str.__str__(data)  # the text of a subclass
     return memoryview(data).tobytes()[: count or 0]

@@ -1,0 +1,49 @@
+"""Running a command: what holds up its log does not hold it up."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+
+import pytest
+from runferry.writer.command import CommandError, run_command
+from support.faultfs import FaultFS
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands as POSIX has them")
+
+
+def test_a_log_on_a_disk_that_hangs_does_not_hold_up_the_command(begin, capfd, monkeypatch):
+    """All of the output arrives, the command ends, and what found no room is counted."""
+    monkeypatch.setattr("runferry.writer.console.MAX_WAITING_CHARACTERS", 200_000)
+    hold, fs, runs = threading.Event(), FaultFS(), []
+
+    def start(pid):
+        runs.append(begin(fs=fs, warn=lambda text: None))
+        fs.before = lambda operation: operation == "write" and hold.wait(30)
+        return runs[0]
+
+    command = "import sys; [sys.stdout.write('x' * 999 + '\\n') for _ in range(2000)]; sys.stderr.write('done')"
+    real_finish = type(begin(mode="disabled")).finish
+
+    def finish(run, code=None):
+        assert not hold.is_set()  # the command has ended while the disk still hung
+        hold.set()
+        return real_finish(run, code)
+
+    monkeypatch.setattr("runferry.writer.run.Run.finish", finish)
+    code = run_command([sys.executable, "-c", command], start)
+    out, err = capfd.readouterr()
+    monkeypatch.undo()
+
+    assert (code, len(out), err) == (0, 2_000_000, "done")
+    assert runs[0].finish().others_dropped > 10
+
+
+def test_a_command_that_cannot_be_started_begins_no_run():
+    """The code is a shell's."""
+    for command, code, number in (("/no/such", 127, errno.ENOENT), ("/", 126, errno.EACCES)):
+        with pytest.raises(CommandError) as caught:
+            run_command([command], lambda pid: pytest.fail("a run has begun"))
+        assert (caught.value.code, caught.value.errno) == (code, number)
