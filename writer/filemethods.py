@@ -32,6 +32,7 @@ class FileMethods:
     _journal: Journal
     _fs: FileSystem
     _warn: Callable[[str], None]
+    _time: Callable[[], float]
     _made_files: RunFiles | None = None
     _recorded: set[bytes] | None = None
 
@@ -77,6 +78,7 @@ class FileMethods:
             self._settings.project,
             self._settings.entity,
             warn=self._warn_once,
+            time=self._time,
             recorded=self._recorded,
         )
         staged: StagedRow = {}

@@ -7,6 +7,7 @@ files their names and says what stands in the row.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -39,6 +40,8 @@ class MediaContext(NamedTuple):
     entity: str = ""
     warn: Callable[[str, str], None] = lambda _topic, _text: None
     """Takes a topic and one line for the user; of each topic the first line counts."""
+    time: Callable[[], float] = time.time
+    """Seconds since the epoch."""
     recorded: set[bytes] | None = None
     """Records of the config that the run has already; None: not kept."""
 

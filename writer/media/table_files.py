@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import threading
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -191,7 +190,7 @@ class StagedTable:
             facts = {"increment_num": self._increment, "previous_increments_paths": increments}
             # The name of this list sorts behind the other keys.
             body = f'{body[:-1]}, "previous_increments_paths": {json.dumps(increments)}}}'
-            name, entry_name = f"incr-{key}", f"{self._increment}-{time.time_ns() // 1_000_000}.{entry_name}"
+            name, entry_name = f"incr-{key}", f"{self._increment}-{int(self._context.time() * 1000)}.{entry_name}"
         entry = self._contents.add(entry_name + EXTENSION, utf8(body))
         client, sequence = new_client_id(), new_client_id()
         record = artifact_body(

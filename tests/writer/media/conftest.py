@@ -23,7 +23,9 @@ def said():
 
 @pytest.fixture
 def context(said):
-    return MediaContext("rid", "proj", "me", warn=lambda topic, text: said.append(text), recorded=set())
+    return MediaContext(
+        "rid", "proj", "me", warn=lambda topic, text: said.append(text), time=lambda: 1.5, recorded=set()
+    )
 
 
 @pytest.fixture

@@ -60,6 +60,17 @@ def test_content_stays_while_another_row_has_it(files, context):
     assert (files.files / landing.paths[0]).read_text() == "text"
 
 
+def test_content_that_is_gone_is_staged_anew(files, context):
+    """A row that asks while another's content is being dropped has its own, and no file that is not there."""
+    page = Html("text", inject=False)
+    first = page.stage(files, context)._file
+    first.drop()
+
+    assert not first.retain()
+    landing = page.stage(files, context).land("k", "0")
+    assert (files.files / landing.paths[0]).read_text() == "text"
+
+
 def test_a_run_that_goes_on_in_another_directory_has_the_file_there(context, tmp_path):
     """After a failed disk the run has a new directory, which must be whole by itself."""
     where = [tmp_path / "one"]

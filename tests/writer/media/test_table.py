@@ -394,7 +394,7 @@ def test_an_incremental_table_adds_its_new_rows(landed, files):
         "wandb-run-incremental-table",
         True,
     )
-    assert last["artifact_path"].endswith(".k.table.json")
+    assert last["artifact_path"].endswith("/2-1500.k.table.json")
     assert landings[2].features == (78, 79)
 
 
