@@ -6,21 +6,12 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from .artifact_checks import (
-    ArtifactFinalizedError,
-    ArtifactNotLoggedError,
-    checked_aliases,
-    checked_metadata,
-    checked_name,
-    checked_tags,
-    checked_type,
-)
+from .artifact_checks import checked_name, checked_type
 from .artifact_contents import (
     Content,
     Manifest,
@@ -32,7 +23,8 @@ from .artifact_contents import (
     take_file,
     walk,
 )
-from .artifact_record import ManifestEntry, base64_md5, new_client_id
+from .artifact_identity import ArtifactIdentity
+from .artifact_record import ManifestEntry, base64_md5
 from .report import warn_on_stderr
 
 if TYPE_CHECKING:
@@ -40,17 +32,9 @@ if TYPE_CHECKING:
     from .runfiles import RunFiles
 
 _POLICIES = ("mutable", "immutable", None)
-_NEEDS_BACKEND = frozenset(
-    {
-        *("checkout", "collection", "commit_hash", "created_at", "delete", "download", "entity", "file", "file_count"),
-        *("files", "id", "link", "linked_at", "logged_by", "new_draft", "project", "qualified_name", "source_name"),
-        *("source_qualified_name", "source_version", "unlink", "updated_at", "url", "used_by", "verify"),
-        "version",
-    }
-)
 
 
-class Artifact:
+class Artifact(ArtifactIdentity):
     """A set of files under one name, in versions. Not thread-safe.
 
     While a run goes on, contents are copied into its directory as they are added. Without one they are hashed where
@@ -79,18 +63,10 @@ class Artifact:
         Raises:
             ValueError: a name or type that no artifact can have, or metadata that JSON cannot hold.
         """
-        self.name, self.type = checked_name(name), checked_type(type, name)
-        self.description = description
+        super().__init__(checked_name(name), checked_type(type, name), description, metadata)
         self.incremental = incremental
-        self.distributed_id: str | None = None
-        self.client_id, self.sequence_client_id = new_client_id(), new_client_id()
-        self._metadata = checked_metadata(metadata)
-        self._ttl: timedelta | None = None
-        self._aliases: list[str] = []
-        self._tags: list[str] = []
         self._contents: dict[str, Content] = {}
         self._objects: dict[int, tuple[Any, ManifestEntry]] = {}
-        self._final = self._logged = False
         self._warned = False
 
     @classmethod
@@ -99,48 +75,6 @@ class Artifact:
         artifact = cls(name, "internal")
         artifact.type = type_
         return artifact
-
-    # -- what it is --------------------------------------------------------------------------------------------------
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """JSON values. Changes until the artifact is logged are logged with it."""
-        return self._metadata
-
-    @metadata.setter
-    def metadata(self, metadata: Mapping[str, Any] | str | None) -> None:
-        self._metadata = checked_metadata(metadata)
-
-    @property
-    def ttl(self) -> timedelta | None:
-        """How long the version is kept; None: as long as the backend keeps such."""
-        return self._ttl
-
-    @ttl.setter
-    def ttl(self, ttl: timedelta | None) -> None:
-        if ttl is not None and ttl.total_seconds() < 1:
-            raise ValueError(f"an artifact's time to live is a second at least, not {ttl}")
-        self._ttl = ttl
-
-    @property
-    def aliases(self) -> list[str]:
-        """Names of this version; those set before it is logged are logged with it."""
-        return list(self._aliases)
-
-    @aliases.setter
-    def aliases(self, aliases: Iterable[str]) -> None:
-        self._check_open()
-        self._aliases = checked_aliases(aliases)
-
-    @property
-    def tags(self) -> list[str]:
-        """Labels of this version; those set before it is logged are logged with it."""
-        return list(self._tags)
-
-    @tags.setter
-    def tags(self, tags: Iterable[str]) -> None:
-        self._check_open()
-        self._tags = checked_tags(tags)
 
     @property
     def manifest(self) -> Manifest:
@@ -157,27 +91,9 @@ class Artifact:
         """Bytes of all contents."""
         return self.manifest.size()
 
-    @property
-    def state(self) -> str:
-        """What a backend makes of it; "PENDING" as long as there is none."""
-        return "PENDING"
-
-    @property
-    def logged(self) -> bool:
-        """Whether a run has recorded it."""
-        return self._logged
-
-    def is_draft(self) -> bool:
-        """Whether no backend has it yet: always, here."""
-        return True
-
     def wait(self, timeout: float | None = None) -> Artifact:  # noqa: ARG002 - the peer's signature
         """The artifact: there is nothing to wait for, as its contents are on the disk when it is logged."""
         return self
-
-    def finalize(self) -> None:
-        """Let nothing be added any more."""
-        self._final = True
 
     def save(self, project: str | None = None, settings: Any = None) -> None:
         """Log it to the current run, or to a run of its own if there is none."""
@@ -189,16 +105,6 @@ class Artifact:
             return
         with api.init(project=project, job_type="auto", settings=settings or {"silent": True}) as auto:
             auto.log_artifact(self)
-
-    def __repr__(self) -> str:
-        return f"<Artifact {self.name}>"
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _NEEDS_BACKEND:
-            raise ArtifactNotLoggedError(
-                f"{self.name}.{name} needs a backend, and this process is offline: sync the run"
-            )
-        raise AttributeError(f"an artifact has no attribute {name!r}")
 
     # -- filling it --------------------------------------------------------------------------------------------------
 
@@ -444,18 +350,12 @@ class Artifact:
         self._report(failures, warn)
         return [content.entry for content in self._contents.values()]
 
-    def mark_logged(self, aliases: list[str], tags: list[str]) -> None:
-        """The run has recorded it under these names."""
-        self._final = self._logged = True
-        self._aliases, self._tags = aliases, tags
-
     # -- helpers -----------------------------------------------------------------------------------------------------
 
     def _check_open(self, policy: str | None = None) -> None:
         if policy not in _POLICIES:
             raise ValueError(f"a policy is 'mutable' or 'immutable', not {policy!r}")
-        if self._final:
-            raise ArtifactFinalizedError(f"artifact {self.name} is logged or finalized; make another one")
+        self._check_changeable()
 
     def _add_path(
         self,

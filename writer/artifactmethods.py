@@ -251,6 +251,7 @@ class ArtifactMethods:
         )
         self._secure_files()
         self._submit(lambda recorder: recorder.record(body, urgent=True))
+        artifact.distributed_id = distributed_id or None
         artifact.mark_logged(named, labels)
         return artifact
 

@@ -408,6 +408,7 @@ def test_what_only_a_backend_knows(here, current):
     for ask in ("version", "qualified_name", "download", "url"):
         with pytest.raises(ArtifactNotLoggedError, match=f"m.{ask} needs a backend"):
             getattr(artifact, ask)
+    assert not hasattr(artifact, "id")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         artifact.nonsense  # noqa: B018
     with pytest.raises(TypeError, match="only a backend knows"):
