@@ -89,7 +89,8 @@ class Table(Media):
             self.add_data(*row)
 
     def __getstate__(self) -> dict[str, Any]:
-        fresh = {"_lock": None, "_staged": None}  # a copy has been logged nowhere
+        # A copy has been logged nowhere.
+        fresh = {"_lock": None, "_staged": None, "_changed": False, "_next": 0, "_increment": 0, "_increments": []}
         return self.__dict__ | fresh
 
     def __setstate__(self, state: dict[str, Any]) -> None:

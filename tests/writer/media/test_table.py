@@ -407,6 +407,15 @@ def test_an_incremental_table_takes_rows_only():
         table.add_computed_columns(lambda *_: {})
 
 
+def test_a_copy_of_an_incremental_table_begins_anew(landed, files):
+    """It has been logged nowhere, so its first increment has all rows."""
+    table = Table(["a"], [[1]], log_mode="INCREMENTAL")
+    landed(table)
+    landing = landed(pickle.loads(pickle.dumps(table)))
+
+    assert (landing.value["increment_num"], shown_in(landing, files)["data"]) == (0, [[1]])
+
+
 def test_an_increment_whose_row_went_nowhere_is_in_the_next(files, context, landed):
     """No row of the table is lost, nor is its number used."""
     table = Table(["a"], [[1]], log_mode="INCREMENTAL")
