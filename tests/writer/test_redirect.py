@@ -426,3 +426,62 @@ print(list(relays()))
     (tmp_path / "wandb").rename(tmp_path / "first" / "wandb")
     assert [text for _, text in logged(tmp_path / "first")] == ["a", "b"]
     assert [text for _, text in logged(tmp_path / "second")] == ["b", "c"]
+
+
+def test_streams_that_lead_elsewhere_are_taken_too(tmp_path):
+    """In notebooks Python's streams are not the descriptors: both are logged, each piece once."""
+    script = """
+import io
+class OutStream(io.TextIOBase):
+    def write(self, text):
+        shown.append(text)
+        return len(text)
+OutStream.__module__ = "ipykernel.iostream"
+shown, console, sys.stdout = [], sys.stdout, OutStream()
+class Tee(io.TextIOBase):
+    def write(self, text):
+        return errors.write(text)
+errors, sys.stderr = sys.stderr, Tee()
+run = begin()
+print("cell")
+print("once", file=sys.stderr)
+os.write(1, b"descriptor\\n")
+run.finish()
+console.write("".join(shown))
+"""
+    code, out, err = done(tmp_path, script)
+
+    assert (code, out, err) == (0, b"descriptor\ncell\n", b"once\n")
+    assert sorted(logged(tmp_path)) == [("stderr", "once"), ("stdout", "cell"), ("stdout", "descriptor")]
+
+
+def test_a_program_that_becomes_another_writes_on(tmp_path):
+    """After `exec` the output still arrives, unlogged, and `wait` knows of no child of ours."""
+    script = """
+run = begin()
+os.write(1, b"before\\n")
+run.flush()
+try:
+    os.wait()
+except ChildProcessError:
+    os.execv("/bin/sh", ["sh", "-c", "echo after"])
+"""
+    code, out, _ = done(tmp_path, script)
+
+    assert (code, out) == (0, b"before\nafter\n")
+    assert logged(tmp_path) == [("stdout", "before")]
+
+
+def test_an_interpreter_inside_another_program_is_not_started_again(tmp_path):
+    """There `sys.executable` is that program: it would do its work twice. Python's own output is logged."""
+    script = """
+sys.executable = "/bin/echo"
+run = begin()
+print("seen")
+run.finish()
+"""
+    code, out, err = done(tmp_path, script)
+
+    assert (code, out) == (0, b"seen\n")
+    assert b"/bin/echo" in err
+    assert ("stdout", "seen") in logged(tmp_path)
