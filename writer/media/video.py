@@ -11,6 +11,7 @@ from typing import Any
 
 from ..report import warn_on_stderr
 from ..runfiles import RunFiles
+from ..values import UnloggableError
 from .base import MediaContext, StagedMedia
 from .content import ArtifactContents, Content, FileMedia, existing
 from .libraries import library, to_array
@@ -105,6 +106,8 @@ class Video(FileMedia, Together):
         try:
             clip = encoder.ImageSequenceClip(list(self._frames), fps=self._fps)
             clip.write_videofile(str(path), logger=None)
+            if not path.exists():
+                raise UnloggableError(f"moviepy wrote nothing: its ffmpeg may have no encoder for {self._format}")
             self._content.source = path.read_bytes()
         finally:
             path.unlink(missing_ok=True)

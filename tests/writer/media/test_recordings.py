@@ -23,6 +23,7 @@ from runferry.writer.media.molecule import Molecule
 from runferry.writer.media.object3d import Object3D, box3d
 from runferry.writer.media.plotly import Plotly
 from runferry.writer.media.video import Video
+from runferry.writer.values import UnloggableError
 
 POINTS = np.arange(12.0).reshape(4, 3)
 
@@ -251,6 +252,15 @@ def test_a_film_is_encoded_in_the_runs_directory(monkeypatch, landed, files, tmp
     assert written[0].startswith(str(tmp_path / "run" / "tmp"))
     assert list((tmp_path / "run" / "tmp").iterdir()) == []
     assert landed(media_of([film]), "l").value["captions"] is False
+
+
+def test_an_encoder_that_writes_nothing_is_named(monkeypatch, landed):
+    """Builds of ffmpeg differ in what they can encode."""
+    clip = types.SimpleNamespace(write_videofile=lambda *_, **__: None)
+    module = types.SimpleNamespace(ImageSequenceClip=lambda *_, **__: clip)
+    monkeypatch.setattr("runferry.writer.media.video.library", lambda name, *_: module if "moviepy" in name else np)
+    with pytest.raises(UnloggableError, match="no encoder for ogg"):
+        landed(Video(np.zeros((2, 3, 4, 6)), format="ogg"))
 
 
 # -- points and molecules --------------------------------------------------------------------------------------------
