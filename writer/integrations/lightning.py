@@ -86,6 +86,42 @@ class RunferryLogger(Logger):  # type: ignore[misc]
         self.experiment.log(row if step is None else row | {_STEP: step})
 
     @rank_zero_only  # type: ignore[untyped-decorator]
+    def log_image(self, key: str, images: list[Any], step: int | None = None, **each: list[Any]) -> None:
+        """One row with a list of images (files, arrays, tensors or pictures of Pillow).
+
+        Args:
+            key: the name of the list.
+            images: what `runferry.Image` takes.
+            step: the global step.
+            each: further arguments of `runferry.Image` such as `caption`, each a list with an item per image.
+
+        Raises:
+            ValueError: a list that has not an item for each image.
+        """
+        for name, values in each.items():
+            if len(values) != len(images):
+                raise ValueError(f"{name}: {len(values)} items for {len(images)} images")
+        from ..media.image import Image
+
+        arguments = [{name: values[index] for name, values in each.items()} for index in range(len(images))]
+        self.log_metrics({key: [Image(image, **given) for image, given in zip(images, arguments, strict=True)]}, step)
+
+    def log_table(
+        self,
+        key: str,
+        columns: list[str] | None = None,
+        data: Any = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """One row with a table, by columns and data or by a data frame."""
+        from ..media.table import Table
+
+        self.log_metrics({key: Table(columns=columns, data=data, dataframe=dataframe)}, step)
+
+    log_text = log_table
+
+    @rank_zero_only  # type: ignore[untyped-decorator]
     def finalize(self, status: str) -> None:
         """The end of a `fit` or `test`: what was logged is brought to the device; the run goes on."""
         del status
