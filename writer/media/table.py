@@ -90,7 +90,14 @@ class Table(Media):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has been logged nowhere.
-        fresh = {"_lock": None, "_staged": None, "_changed": False, "_next": 0, "_increment": 0, "_increments": []}
+        fresh: dict[str, Any] = {
+            "_lock": None,
+            "_staged": None,
+            "_changed": False,
+            "_next": 0,
+            "_increment": 0,
+            "_increments": [],
+        }
         return self.__dict__ | fresh
 
     def __setstate__(self, state: dict[str, Any]) -> None:
