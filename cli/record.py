@@ -18,6 +18,9 @@ DURABILITY = ("relaxed", "normal", "record", "disk")
 @click.option("--entity", help="Entity of the project (default: WANDB_ENTITY, else the backend's).")
 @click.option("--name", help="Display name of the run.")
 @click.option("--id", "run_id", help="Id of the run (default: eight random characters).")
+@click.option(
+    "--resume", type=click.Choice(("allow", "must", "never", "auto")), help="Go on with a run; see docs/resume.md."
+)
 @click.option("--group", help="Group of the run.")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
 @click.option("--dir", "folder", type=click.Path(path_type=Path), help="Where the folder wandb goes (default: here).")
@@ -33,6 +36,7 @@ def command(
     entity: str | None,
     name: str | None,
     run_id: str | None,
+    resume: str | None,
     group: str | None,
     tags: tuple[str, ...],
     folder: Path | None,
@@ -53,10 +57,11 @@ def command(
     The exit code is CMD's own (128 + n if signal n ended it, 127 if there is no such command). Signals are passed on.
     """
     from .. import __version__
-    from ..writer import Run, Settings, SettingsError
+    from ..writer import Run, Settings, SettingsError, UsageError
     from ..writer.command import CommandError, run_command
     from ..writer.ranks import Role, rank_of
     from ..writer.report import say, warn_on_stderr
+    from ..writer.resume import begin as begin_at
     from ..writer.settings import resolve, tell
 
     given = Settings(
@@ -64,6 +69,7 @@ def command(
         entity=entity,
         name=name,
         run_id=run_id,
+        resume=resume,
         group=group,
         tags=tags or None,
         dir=folder,
@@ -74,20 +80,25 @@ def command(
     )
     try:
         settings = resolve(given)
-    except SettingsError as error:
+        role = Role.FULL if settings.ranks == "all" else rank_of(os.environ).role
+        start = begin_at(settings, os.environ, role, argv=cmd)
+    except (SettingsError, UsageError) as error:
         raise click.UsageError(str(error)) from error
     tell(settings, warn_on_stderr)
-    role = Role.FULL if settings.ranks == "all" else rank_of(os.environ).role
+    for line in start.warnings:
+        warn_on_stderr(line)
 
     runs: list[Run] = []
 
     def begin(pid: int) -> Run:
-        run = Run(settings, role=role, version=__version__, pid=pid, argv=cmd)
+        run = Run(start.settings, role=role, behind=start.behind, version=__version__, pid=pid, argv=cmd)
         runs.append(run)
         if as_json:
             click.echo(plain_json({"type": "run_started", "run": run.id, "log": run.log_path}), err=True)
         elif run.log_path and settings.talks:
             say(f"logging run {run.id} to {run.log_path}")
+            for line in start.notes:
+                say(line)
         return run
 
     try:

@@ -603,6 +603,23 @@ def test_init_refuses_what_cannot_be(tmp_path):
     assert runferry.run is None
 
 
+def test_a_recorded_command_goes_on(tmp_path):
+    """`record --resume`: the same run in a new log, or the same refusal."""
+
+    def record(mode):
+        command = [sys.executable, "-m", "runferry.cli", "record", "--dir", tmp_path, "--id", "seg", "--resume", mode]
+        return subprocess.run([*command, "--", "false"], capture_output=True, text=True, timeout=60, check=False)
+
+    assert record("allow").returncode == 1
+    again = record("allow")
+    refused = record("never")
+
+    assert "goes on at step 0" in again.stderr
+    assert [load(log).info.resume for log in in_order(tmp_path)] == [True, True]
+    assert refused.returncode == 2
+    assert "never" in refused.stderr
+
+
 @pytest.mark.peer
 @pytest.mark.skipif(bool(peer.missing()), reason=peer.missing())
 def test_the_peer_renumbers_nothing(tmp_path):
