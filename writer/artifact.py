@@ -67,7 +67,8 @@ class Artifact(ArtifactIdentity):
         self.incremental = incremental
         self._contents: dict[str, Content] = {}
         self._objects: dict[int, tuple[Any, ManifestEntry]] = {}
-        self._warned = False
+        self._refused: list[str] = []
+        """Why files were not copied when they were added; it is tried again when the artifact is logged."""
 
     @classmethod
     def internal(cls, name: str, type_: str) -> Artifact:
@@ -138,10 +139,7 @@ class Artifact(ArtifactIdentity):
         if not path.is_file():
             raise ValueError(f"{os.fspath(local_path)!r} is no file")
         name = logical_path(name or path.name)
-        failures: list[str] = []
-        entry = self._add_path(name, path, failures, skip_cache=skip_cache, overwrite=overwrite, is_tmp=is_tmp)
-        self._report(failures)
-        return entry
+        return self._add_path(name, path, skip_cache=skip_cache, overwrite=overwrite, is_tmp=is_tmp)
 
     def add_dir(
         self,
@@ -171,15 +169,13 @@ class Artifact(ArtifactIdentity):
             raise ValueError(f"{os.fspath(local_path)!r} is no folder")
         below = f"{logical_path(name)}/" if name else ""
         skipped: list[str] = []
-        failures: list[str] = []
         for path, relative in walk(root, _naming(skipped)):
             try:
                 logical = logical_path(below + relative)
-                self._add_path(logical, path, failures, skip_cache=skip_cache, overwrite=merge)
+                self._add_path(logical, path, skip_cache=skip_cache, overwrite=merge)
             except OSError as error:
                 skipped.append(f"{path}: {error.strerror or error}")
         self._report_skipped(root, skipped)
-        self._report(failures)
 
     @contextmanager
     def new_file(
@@ -347,7 +343,12 @@ class Artifact(ArtifactIdentity):
                 changed.append(path)
         if changed:
             warn(f"artifact {self.name}: {_some(changed)} changed after being added: logged as found now")
-        self._report(failures, warn)
+        if failures:
+            first = f" (first: {self._refused[0]})" if self._refused else ""
+            warn(
+                f"artifact {self.name}: not copied into the run's directory: {_some(failures)}{first}; the log says where"
+                " that lies instead, and a sync from another machine will not find it"
+            )
         return [content.entry for content in self._contents.values()]
 
     # -- helpers -----------------------------------------------------------------------------------------------------
@@ -361,13 +362,12 @@ class Artifact(ArtifactIdentity):
         self,
         logical: str,
         path: Path,
-        failures: list[str],
         *,
         skip_cache: bool | None,
         overwrite: bool,
         is_tmp: bool | None = False,
     ) -> ManifestEntry:
-        digest, size, where = take_file(path, _current_files(), _failing(failures))
+        digest, size, where = take_file(path, _current_files(), _failing(self._refused))
         if is_tmp:
             logical = short_name(logical, digest)
         entry = ManifestEntry(logical, base64_md5(digest), size, local_path=str(where), skip_cache=bool(skip_cache))
@@ -395,14 +395,6 @@ class Artifact(ArtifactIdentity):
     def _report_skipped(self, root: Path, skipped: list[str]) -> None:
         if skipped:
             warn_on_stderr(f"artifact {self.name}: left out of {root}: {_some(skipped)}")
-
-    def _report(self, failures: list[str], warn: Callable[[str], None] = warn_on_stderr) -> None:
-        if failures and not self._warned:
-            self._warned = True
-            warn(
-                f"artifact {self.name}: not copied into the run's directory: {_some(failures)}; the log says where that"
-                " lies instead, and a sync from another machine will not find it"
-            )
 
 
 class _MediaContents:

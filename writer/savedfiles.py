@@ -48,6 +48,8 @@ class _Saved:
         self.source = source
         self.policy = "now"
         self.stamp: Stamp | None = None
+        self.folder: Path | None = None
+        """Where the copy lies: a run that had to begin another log has another folder."""
         self.lock = threading.Lock()
         """Held while it is copied, so that an older state never replaces a newer one."""
 
@@ -55,15 +57,22 @@ class _Saved:
 class SavedFiles:
     """The saved files of one run, and the thread that looks after those which may change."""
 
-    def __init__(self, files: RunFiles, warn: Callable[[str], None], ignore: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        files: RunFiles,
+        warn: Callable[[str], None],
+        record: Callable[[str, str], None],
+        ignore: Iterable[str] = (),
+    ) -> None:
         """Nothing is saved yet.
 
         Args:
             files: the run's.
             warn: takes one line for the user.
+            record: told the path and the policy of a file that came into the run's folder without a call of `save`.
             ignore: patterns of paths below `files/` that are not saved.
         """
-        self._files, self._warn, self._ignore = files, warn, tuple(ignore)
+        self._files, self._warn, self._record, self._ignore = files, warn, record, tuple(ignore)
         self._saved: dict[str, _Saved] = {}
         self._thread: threading.Thread | None = None
         self._end = threading.Event()
@@ -104,7 +113,9 @@ class SavedFiles:
             if entry.policy == "now" or (entry.policy == "end" and not final):
                 continue
             try:
-                self._copy(path, entry)
+                before, after = entry.folder, self._copy(path, entry)
+                if before != after:
+                    self._record(path, entry.policy)
             except FileNotFoundError:
                 continue  # removed since: its last state stays
             except Exception as error:  # whatever it is, it costs this file only, and never the thread
@@ -130,16 +141,17 @@ class SavedFiles:
     def _ignored(self, path: str) -> bool:
         return any(fnmatch.fnmatch(path, pattern) for pattern in self._ignore)
 
-    def _copy(self, path: str, entry: _Saved) -> None:
-        """Bring the file's state into the run's folder unless it is there."""
+    def _copy(self, path: str, entry: _Saved) -> Path:
+        """Bring the file's state into the run's folder unless it is there; the folder."""
         with entry.lock:
             status = entry.source.stat()
             stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
-            if stamp == entry.stamp:
-                return
-            target = self._files.files / path
+            folder = self._files.files
+            if stamp == entry.stamp and folder == entry.folder:
+                return folder
+            target = folder / path
             if target.exists() and os.path.samestat(status, target.stat()):
-                return  # a hard link: it is the file
+                return folder  # a hard link: it is the file
             if not entry.source.is_file():
                 raise OSError("it is no file" if not entry.source.is_dir() else "it is a folder: save its files")
             young = time.time_ns() - status.st_mtime_ns < _SURE_AFTER_NS
@@ -149,7 +161,8 @@ class SavedFiles:
             except (OSError, ValueError):
                 staged.drop()
                 raise
-            entry.stamp = None if young else stamp
+            entry.stamp, entry.folder = None if young else stamp, folder
+            return folder
 
     def _start(self) -> None:
         if self._thread is None:

@@ -71,12 +71,12 @@ class SaveMethods(ArtifactMethods):
             return []
         selection = select(glob_str, base_path, folder, self._warn, literal=not glob)
         if self._saved is None:
-            self._saved = SavedFiles(self._files, self._warn, self._settings.ignore_globs)
+            self._saved = SavedFiles(self._files, self._warn, self._record_saved, self._settings.ignore_globs)
         paths, failures = self._saved.save(selection, policy)
         self._note(FEATURE_SAVE)
         self._secure_files()
-        bodies = [records.files(path, POLICIES[policy]) for path in paths]
-        self._submit(lambda recorder: recorder.record_all(bodies, urgent=True))
+        for path in paths:
+            self._record_saved(path, policy)
         if failures:
             more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
             self._refuse(f"save {failures[0]}", f"not saved: {failures[0]}{more}")
@@ -169,6 +169,12 @@ class SaveMethods(ArtifactMethods):
         body = records.files(path, kind=records.WANDB)
         self._submit(lambda recorder: recorder.record(body))
         return True
+
+    def _record_saved(self, path: str, policy: str) -> None:
+        from .savedfiles import POLICIES
+
+        body = records.files(path, POLICIES[policy])
+        self._submit(lambda recorder: recorder.record(body, urgent=True))
 
     def _stop_saving(self, timeout_s: float) -> None:
         """Copy saved files a last time, and wait until they and the contents of artifacts are on the device."""

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import socket
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from runferry.logformat import RunState, read_records
 from runferry.writer import api, artifact_contents, artifact_record, pump
 from runferry.writer.artifact import Artifact
 from runferry.writer.artifact_checks import ArtifactFinalizedError, ArtifactNotLoggedError
+from runferry.writer.filesystem import RealFileSystem
 
 
 @pytest.fixture
@@ -515,7 +517,8 @@ def test_a_full_disk_costs_the_copy_only(here, current, monkeypatch):
         artifact.add_file("a.txt")
         Path("a.txt").write_text("changed")
         entries = artifact.contents_in(run.file_store, run._warn)
-        assert [line for line in run.warned if "not copied" in line] == []  # named once, when they were added
+        assert [line for line in run.warned if "not copied" in line] == run.warned[-1:]
+        assert os.strerror(errno.ENOSPC) in run.warned[-1]
         assert {entry.local_path for entry in entries} == {
             str(here / name) for name in ("a.txt", "data/x.bin", "data/sub/é y.txt")
         }
@@ -524,6 +527,65 @@ def test_a_full_disk_costs_the_copy_only(here, current, monkeypatch):
     (record,) = recorded(run)
     assert contents(record)["a.txt"] == md5(b"changed")
     assert {Path(entry.local_path).parent.name for entry in record.manifest.contents} == {"artifacts"}
+
+
+class FailingOnce(RealFileSystem):
+    """Refuses one call of the main thread: the one of that number, counted once it is armed."""
+
+    def __init__(self, code):
+        self.code, self.left = code, None
+
+    def __getattribute__(self, name):
+        value = super().__getattribute__(name)
+        if name in {"make_directories", "create", "write", "close"} and threading.current_thread() is MAIN:
+            left = self.left
+            if left is not None:
+                self.left = left - 1
+                if left == 0:
+                    if name == "close":
+                        return lambda fd: (value(fd), refused(self.code))
+                    return lambda *_args: refused(self.code)
+        return value
+
+
+MAIN = threading.main_thread()
+
+
+def refused(code):
+    """An error of the disk."""
+    raise OSError(code, os.strerror(code))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.ESTALE])
+def test_any_one_call_may_fail(here, begin, monkeypatch, code):
+    """Whichever call of the disk fails: no error, one warning at most, and nothing half under any name."""
+    for number in range(60):
+        warned = []
+        fs = FailingOnce(code)
+        run = begin(fs=fs, warn=warned.append)
+        monkeypatch.setattr(api, "_current", run)
+        run.flush()
+        fs.left = number
+        artifact = Artifact("m", "model")
+        artifact.add_dir("data")
+        artifact.add_file("a.txt")
+        run.log_artifact(artifact)
+        run.save("a.txt")
+        run.save("data/*.bin", policy="now")
+        reached, fs.left = fs.left < 0, None
+        folder = Path(run.dir).parent
+        (record,) = recorded(run)
+        for entry in record.manifest.contents:
+            assert md5(Path(entry.local_path).read_bytes()) == entry.digest
+        for path in (folder / "artifacts").glob("*"):
+            assert hashlib.md5(path.read_bytes()).hexdigest() == path.name
+        for path in (path for path in (folder / "files").rglob("*") if path.is_file()):
+            assert path.read_bytes() == (here / path.relative_to(folder / "files")).read_bytes()
+        assert not list((folder / "tmp").glob("*"))
+        assert len(warned) <= 1, (number, warned)
+        if not reached:
+            break
+    assert number > 15
 
 
 def test_a_run_without_a_directory(here, tmp_path, monkeypatch):
@@ -557,8 +619,8 @@ def test_files_that_cannot_be_read(here, current, monkeypatch):
     assert list(artifact.manifest.entries) == ["sub/é y.txt"]
 
 
-def test_ten_thousand_small_files(here, current):
-    """They are all there, and the same content of many lies once."""
+def test_many_small_files(here, current):
+    """A thousand: they are all there, and the same content of many lies once."""
     many = here / "many"
     many.mkdir()
     for number in range(1000):

@@ -13,6 +13,7 @@ from runferry.writer import savedfiles
 from runferry.writer.filesystem import RealFileSystem
 from runferry.writer.runfiles import RunFiles
 from runferry.writer.savedfiles import SavedFiles, SaveError, Selection, select
+from runferry.writer.values import UnloggableError
 
 LONG_AGO = 1_700_000_000
 
@@ -176,6 +177,12 @@ def test_what_is_no_file_is_named(begin, here):
     assert line.endswith(" and 2 more")
 
 
+def test_strict_raises(begin, here):
+    """What cannot be saved is an error then."""
+    with pytest.raises(UnloggableError, match="it is a folder"):
+        begin(strict=True).save("d")
+
+
 def test_a_wrong_policy(begin):
     """As in the peer."""
     with pytest.raises(ValueError, match="live"):
@@ -200,7 +207,8 @@ class Saving:
 
     def __init__(self, files, monkeypatch, **options):
         self.warned = []
-        self.saved = SavedFiles(files, self.warned.append, **options)
+        self.recorded = []
+        self.saved = SavedFiles(files, self.warned.append, lambda *told: self.recorded.append(told), **options)
         monkeypatch.setattr(self.saved, "_start", lambda: None)
         self.copies = 0
         stage = files.stage
@@ -295,10 +303,28 @@ def test_a_hard_link_needs_no_copy(here, tmp_path, monkeypatch):
     assert (files.files / "a.txt").read_text() == "three"
 
 
+def test_a_run_that_goes_on_in_another_log(here, tmp_path, monkeypatch):
+    """After a failed sync a run has another directory: what may change is copied there too, and recorded once."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        (folder / "files").mkdir(parents=True)
+    files = RunFiles(lambda: folders[0], RealFileSystem())
+    saving = Saving(files, monkeypatch)
+    saving.save("a.txt", "live")
+    saving.save("d/x.bin", "now")
+    saving.saved.refresh()
+    assert saving.recorded == []
+    del folders[0]
+    saving.saved.refresh()
+    saving.saved.refresh()
+    assert saving.recorded == [("a.txt", "live")]
+    assert [path.name for path in (tmp_path / "second" / "files").iterdir()] == ["a.txt"]
+
+
 def test_the_end_waits_for_a_bounded_time(here, files, monkeypatch):
     """A disk that hangs while files are copied a last time costs the end what it may cost, and is named."""
     warned, hang = [], threading.Event()
-    saved = SavedFiles(files, warned.append)
+    saved = SavedFiles(files, warned.append, lambda *_: None)
     saved.save(Selection({"a.txt": here / "a.txt"}, []), "end")
     write(here / "a.txt", "two", LONG_AGO + 1)
 
