@@ -109,7 +109,7 @@ class RunFiles:
         self._unsynced: deque[Path] = deque()  # no lock: a signal handler may wait for the thread that syncs
         self._unsynced_aside: deque[Path] = deque()
         self._syncing: deque[threading.Thread] = deque()
-        self._sync_failed = False
+        self._sync_failed = self._named_link = False
 
     @property
     def directory(self) -> Path:
@@ -234,6 +234,7 @@ class RunFiles:
         if isinstance(source, Path):
             size = source.stat().st_size
             if (self._transfer == "link" or size > self._copy_limit) and self._link(source, path):
+                self._name_link(source)
                 with path.open("rb") as file:
                     return path, sum(_digested(file, digest))
             if size > self._copy_limit:
@@ -293,6 +294,14 @@ class RunFiles:
         except (OSError, NotImplementedError):
             return False
         return True
+
+    def _name_link(self, source: Path) -> None:
+        if self._transfer != "link" and not self._named_link:
+            self._named_link = True
+            self._warn(
+                f"{source} is larger than the setting copy_limit ({self._copy_limit} bytes) and hard-linked, not copied:"
+                " whoever writes into it changes what the run has; a new file under its name does not"
+            )
 
     def _move(self, path: Path, target: Path, unsynced: deque[Path]) -> None:
         self._fs.make_directories(target.parent)

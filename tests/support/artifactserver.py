@@ -22,6 +22,8 @@ class ArtifactServer(ThreadingHTTPServer):
         self.created: list[dict[str, Any]] = []
         """The input of each CreateArtifact; the artifact's id is its number in this list."""
         self.committed: list[int] = []
+        self.used: list[int] = []
+        """Artifacts that a run named as its inputs."""
         self.contents: dict[tuple[int, str], bytes] = {}
         """(artifact, path) -> what was uploaded."""
         self.manifests: dict[int, dict[str, Any]] = {}
@@ -89,6 +91,10 @@ class ArtifactServer(ThreadingHTTPServer):
     def _on_commitartifact(self, variables: dict[str, Any]) -> Any:
         self.committed.append(int(variables["artifactID"]))
         return {"commitArtifact": {"artifact": {"id": variables["artifactID"], "digest": ""}}}
+
+    def _on_useartifact(self, variables: dict[str, Any]) -> Any:
+        self.used.append(int(variables["input"]["artifactID"]))
+        return {"useArtifact": {"artifact": {"id": variables["input"]["artifactID"]}}}
 
     def _on_clientidmapping(self, variables: dict[str, Any]) -> Any:
         return {"clientIDMapping": {"serverID": "QQ==" if variables["clientID"] else ""}}

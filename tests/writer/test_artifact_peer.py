@@ -194,7 +194,7 @@ def test_the_peers_sync_uploads_our_artifacts(both, tmp_path):
 
 
 def test_the_peers_sync_reads_our_manifest_files(begin, tmp_path, monkeypatch):
-    """The list of a large artifact lies beside the log, and the peer finds the contents by it."""
+    """The list of a large artifact lies beside the log, and the peer finds the contents by it; it is an input of the run."""
     monkeypatch.setattr(artifact_record, "MAX_INLINE_ENTRIES", 1)
     run = begin()
     artifact = Artifact("many", "dataset")
@@ -202,11 +202,11 @@ def test_the_peers_sync_reads_our_manifest_files(begin, tmp_path, monkeypatch):
         with artifact.new_file(name) as file:
             file.write(name)
     artifact.add_reference("scheme://x/y", "ref")
-    run.log_artifact(artifact)
+    run.use_artifact(artifact)
     (log,) = run.finish().paths
     with serving() as server:
         peer.sync([log], server.url, "k" * 40, tmp_path)
-    assert server.committed == [0]
+    assert server.committed == server.used == [0]
     assert server.contents == {(0, name): name.encode() for name in ("a", "b", "\u00e9/c")}
     assert server.manifests[0]["contents"]["ref"]["ref"] == "scheme://x/y"
     assert server.created[0]["digest"] == artifact.digest

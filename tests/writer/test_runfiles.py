@@ -77,9 +77,13 @@ def test_a_link_shares_the_bytes(tmp_path):
     source = tmp_path / "model.bin"
     source.write_bytes(b"x" * 100)
 
-    for transfer, limit in (("link", 1000), ("copy", 10)):
-        placed = RunFiles(lambda: tmp_path, RealFileSystem(), transfer=transfer, copy_limit=limit).stage(source)
-        assert placed.path.samefile(source)
+    for transfer, limit, warnings in (("link", 1000, 0), ("copy", 10, 1)):
+        warned = []
+        options = {"transfer": transfer, "copy_limit": limit, "warn": warned.append}
+        files = RunFiles(lambda: tmp_path, RealFileSystem(), **options)
+        assert files.stage(source).path.samefile(source)
+        assert files.stage(source).path.samefile(source)
+        assert len(warned) == warnings  # once: what the user did not ask for is named
 
 
 def test_a_file_over_the_limit_that_cannot_be_linked_is_refused(tmp_path, monkeypatch):
