@@ -49,6 +49,8 @@ class Artifact(ArtifactIdentity):
         metadata: Mapping[str, Any] | str | None = None,
         incremental: bool = False,
         use_as: str | None = None,  # noqa: ARG002 - has no meaning in the peer either
+        storage_region: str | None = None,  # noqa: ARG002 - the backend's own business
+        digest_algorithm: str = "MD5",  # noqa: ARG002 - every backend takes MD5
     ) -> None:
         """An empty artifact.
 
@@ -59,6 +61,8 @@ class Artifact(ArtifactIdentity):
             metadata: JSON values, at most 100 keys; NaN becomes null.
             incremental: the contents are added to those of the version before.
             use_as: ignored.
+            storage_region: ignored.
+            digest_algorithm: ignored; it is MD5.
 
         Raises:
             ValueError: a name or type that no artifact can have, or metadata that JSON cannot hold.
