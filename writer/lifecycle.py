@@ -36,6 +36,8 @@ _runs: list[Run] = []
 _seen: weakref.WeakSet[Run] = weakref.WeakSet()
 _exit_code: ExitCode | None = None
 _signals: Signals | None = None
+_masks: dict[int, set[signal.Signals]] = {}
+"""Thread -> the signals that it blocked before it began to fork."""
 
 
 def watch(run: Run) -> None:
@@ -107,6 +109,13 @@ def _before_fork() -> None:
     deadline = time.monotonic() + LOADING_S
     while any(run._loading for run in _runs) and time.monotonic() < deadline:  # noqa: SLF001 - see _at_exit
         time.sleep(0.001)
+    if _signals is not None:
+        _masks[threading.get_ident()] = _signals.block()
+
+
+def _after_fork_in_parent() -> None:
+    if (mask := _masks.pop(threading.get_ident(), None)) is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _after_fork_in_child() -> None:
@@ -119,7 +128,8 @@ def _after_fork_in_child() -> None:
         run._abandon()  # noqa: SLF001 - see _at_exit
     _runs.clear()
     _uninstall()
+    _after_fork_in_parent()  # what came since the fork waited for the handlers of before: it is not heard as ours, nor lost
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

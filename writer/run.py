@@ -93,7 +93,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         self.summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
         # Where time brings no sync, what waits for one would fill the memory.
-        kept = 2 * SYNC_BYTES if settings.durability == "relaxed" else MAX_QUEUED_BYTES
+        kept = SYNC_BYTES // 2 if settings.durability == "relaxed" else MAX_QUEUED_BYTES
         self._fs = fs or RealFileSystem()
         self._journal = Journal(self._fs, place, clock, self._opening, self._warn, keep_unsynced=kept)
 
@@ -181,8 +181,11 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             if checked is None:
                 return
             row, media = checked
-        if step is not None and type(step) is not int:
-            step = self._checked_step(step)
+        if step is not None:
+            if type(step) is not int:
+                step = self._checked_step(step)
+            if records.FEATURE_STEP_LOG not in self._telemetry.features:
+                self._note(records.FEATURE_STEP_LOG)
         if len(self._queue) >= self._pump.ease and not self._pump.admit(row):
             self._pump.rows_dropped += 1
             drop_all(media)
@@ -260,7 +263,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             *([records.FEATURE_METRIC_SUMMARY] if definition.summary else []),
             *([records.FEATURE_METRIC_GOAL] if definition.goal else []),
             *([records.FEATURE_METRIC_HIDDEN] if definition.hidden else []),
-            *([records.FEATURE_METRIC_STEP_SYNC] if definition.step_sync else []),
+            *([records.FEATURE_METRIC_STEP_SYNC] if step_sync else []),
         )
         self._submit(lambda recorder: recorder.define(definition))
         return definition

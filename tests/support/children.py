@@ -12,7 +12,7 @@ PROLOGUE = """
 import os, signal, sys, time
 import runferry
 run = runferry.init(dir=sys.argv[1], durability=sys.argv[2] if len(sys.argv) > 2 else None,
-                    settings={"silent": True, "disable_stats": True, "disable_meta": True})
+                    settings={"silent": True, "disable_stats": True, "disable_meta": True, "log_guides": False})
 """
 
 
