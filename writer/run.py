@@ -184,7 +184,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         if step is not None:
             if type(step) is not int:
                 step = self._checked_step(step)
-            if records.FEATURE_STEP_LOG not in self._telemetry.features:
+            if records.FEATURE_STEP_LOG not in self._identity.telemetry.features:
                 self._note(records.FEATURE_STEP_LOG)
         if len(self._queue) >= self._pump.ease and not self._pump.admit(row):
             self._pump.rows_dropped += 1
