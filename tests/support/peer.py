@@ -109,9 +109,9 @@ class PeerRun:
         return only
 
 
-def started(log: Path) -> str:
-    """The start time in the run record, by which segments are ordered."""
-    return next(entry["run"]["start_time"] for entry in inspect(log) if entry["type"] == "run")
+def started(log: Path) -> int:
+    """The start time in the run record, nanoseconds since the epoch, by which segments are ordered."""
+    return nanoseconds(next(entry["run"]["start_time"] for entry in inspect(log) if entry["type"] == "run"))
 
 
 def make(kind: str, folder: Path) -> PeerRun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -56,6 +57,7 @@ def by_us(log: Path) -> dict[str, Any]:
         artifacts=[peer.plain(artifact) for artifact in state.artifacts],
         alerts=[dataclasses.asdict(alert) for alert in state.alerts],
         console=[(line.stream, line.text) for line in [*state.console, *state.console_rest]],
+        features=peer.plain(state.telemetry).get("feature", {}),
         end={"code": state.exit_code, "preempting": state.preempting, "status": state.status(age=0)},
     ) | {"contents": contents(log, state.files)}
 
@@ -76,6 +78,7 @@ def by_the_peer(log: Path) -> dict[str, Any]:
         update = record.get("config", record).get("update", {})
         for name in _PANELS:
             panels[name] |= _below(f"_wandb.{name}", update) or update.get("_wandb", {}).get(name, {})
+    steps = [record["step"]["num"] for record in of_kind.get("history", [])]
     files = [item for record in of_kind.get("files", []) for item in record.get("files", [])]
     return _spelled(
         log,
@@ -89,12 +92,13 @@ def by_the_peer(log: Path) -> dict[str, Any]:
         artifacts=of_kind.get("artifact", []),
         alerts=of_kind.get("alert", []),
         console=[(line["stream"], line["line"]) for line in view["console"]],
+        features=of_kind["telemetry"][-1].get("feature", {}),
         end={
             "code": view["exit_code"],
             "preempting": "preempting" in of_kind,
             "status": view["state"],
             "step": view["step"],
-            "steps": [record["step"]["num"] for record in of_kind.get("history", [])],
+            "steps": [number for number, _ in itertools.groupby(steps)],
         },
     )
 
@@ -121,9 +125,13 @@ def _spelled(
     The script's working directory, which holds `wandb`, goes by that name.
     """
     by_step: dict[str, Any] = {}
+    place = ""
     for row in map(flat, rows):
         assert row.pop("_timestamp") > 1.7e9
         assert 0 <= row.pop("_runtime") < peer.TIMEOUT_S
+        if str(row["_step"]) == place:  # a further part: a row that stays open is written when it is 0.7 s old
+            by_step[place] |= row
+            continue
         place = str(row["_step"])
         while place in by_step:
             place += "'"
