@@ -10,6 +10,7 @@ import signal
 import time
 from typing import NamedTuple
 
+import runferry
 from runferry.writer.filesystem import RealFileSystem
 from runferry.writer.run import Run
 
@@ -47,6 +48,8 @@ POINTS = [
     *_each("long rows", "write*2"),  # of several blocks
     *_each("config", "write", "sync_data"),
     *_each("flush", "write", "sync_data"),
+    # A media file: copied under another name, moved to its own, and synced before the row that names it.
+    *_each("media", "make_directories*2", "create", "write*2", "close", "sync_file", "sync_directory", "sync_data"),
     *_each("full disk", "truncate", "write*2"),  # the first write is refused half way
     # A failed sync: the file is let go, and a new log begins.
     *_each("failed sync", "close", "make_directory", "create", "write*2", "name", "replace_link", "sync_file"),
@@ -139,6 +142,7 @@ def play(begin, folder, case, acks, fs):
         "long rows": lambda: rows(100_000),
         "config": lambda: (run.config.update({"a": rng.random()}), time.sleep(0.05)),
         "flush": lambda: (run.summary.update({"best": rng.random()}), run.flush()),
+        "media": lambda: (run.log({"page": runferry.Html("<p>" + "x" * 5000)}), run.flush()),
         "full disk": lambda: (rows(500), time.sleep(0.15), rows(), run.flush()),
         "failed sync": lambda: (rows(), run.flush(), rows(), run.flush()),
         "torn": lambda: (rows(), time.sleep(0.15), rows(), run.flush()),

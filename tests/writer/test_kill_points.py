@@ -33,6 +33,11 @@ def numbers_of(record):
     return [item.value_json for item in record.message().item if (item.nested_key or [item.key])[-1] == "n"]
 
 
+def files_of(log):
+    records = [item for item in read_records(log) if not isinstance(item, Gap) and item.kind == "files"]
+    return [file.path for record in records for file in record.message().files]
+
+
 def judge(result, *, by_peer):
     name = result["name"], result["seed"]
     assert result["code"] == -9, name
@@ -44,6 +49,7 @@ def judge(result, *, by_peer):
         kinds, numbers = read(log)
         assert kinds[:2] == ["header", "run"], name
         found |= set(numbers)
+        assert all((Path(log).parent / "files" / path).stat().st_size > 5000 for path in files_of(log)), name
         if by_peer:
             assert [entry["type"] for entry in peer.inspect(Path(log)) if "type" in entry] == kinds, name
     if not name[0].startswith("deleted"):
