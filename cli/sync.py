@@ -110,8 +110,11 @@ def command(
 def _watch(paths: tuple[Path, ...], settings: SyncSettings, watching: Watching, show: Reporter) -> Report:
     from ..sync.watch import watch
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in good order
-    return watch(paths, settings, watching, reporter=show)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in good order
+    try:
+        return watch(paths, settings, watching, reporter=show)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _watching(interval: float | None, idle: float | None, writer: int | None) -> Watching:

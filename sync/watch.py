@@ -87,6 +87,8 @@ class _News:
 
     def __init__(self, told: Reporter) -> None:
         self.tell = told
+        self.verdicts: dict[Path, RunReport] = {}
+        """Of the pass that goes on."""
         self.doubts = False
         """A failure is not the last word, and not told: it is going to be tried in another way."""
         self._begun: set[str] = set()
@@ -111,6 +113,7 @@ class _News:
             self.tell(event)
 
     def _verdict(self, report: RunReport) -> None:
+        self.verdicts[Path(report.log)] = report
         rows, files = self._sent.get(report.log, (0, 0))
         sent = self._sent[report.log] = (rows + report.rows_sent, files + report.files_sent)
         # How long a server has been silent changes with every attempt, what to do does not.
@@ -323,31 +326,28 @@ class _Watch:
     def _sync(self, logs: list[_Log], *, following: bool) -> list[_Log]:
         """One sync; the logs that failed for another reason than time. Raises as `_pass`."""
         self._news.doubts = following
+        self._news.verdicts.clear()
+        interrupted = False
         try:
-            report = sync(
+            interrupted = sync(
                 [log.path for log in logs],
                 replace(self._pass_settings(), following=following),
                 reporter=self._news,
                 key=self._key,
                 session=self._session,
-            )
+            ).interrupted
         except UsageError:  # a log was taken away between the look and now: the next look tells
             for log in logs:
                 log.sent = None
             return []
-        verdicts = {Path(run.log): run for run in report.runs}
-        failed = []
-        for log in logs:
-            verdict = verdicts.get(log.path)
-            if verdict is None:
-                continue
-            self._judge(log, verdict)
-            if verdict.verdict is Verdict.FAILED and not verdict.try_again:
-                failed.append(log)
-        if report.interrupted:
+        finally:  # an interrupt takes nothing of what was told
+            for log in logs:
+                if log.path in self._news.verdicts:
+                    self._judge(log, self._news.verdicts[log.path])
+        if interrupted:
             self._stopped = True
             raise KeyboardInterrupt
-        return failed
+        return [log for log in logs if log.report and log.report.verdict is Verdict.FAILED and not log.report.try_again]
 
     def _runs_of(self, due: list[_Log]) -> list[_Log]:
         """These logs, and the others of their runs."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,7 @@ from runferry.sync.watch import FIRST_RETRY_S, LAST_RETRY_S, REST, Watching, wat
 from support import logs
 from support.clock import FakeClock
 from support.fakebackend import KEY, URL
+from support.server import serve
 from support.syncrig import Rig, cursor, marker, on
 
 Step = Callable[[], Any]
@@ -502,3 +508,61 @@ def test_what_cannot_be_watched(rig: WatchRig) -> None:
         rig.watch(rig.folder / "nothing", story=Story())
     with pytest.raises(UsageError, match="dry run"):
         rig.watch(story=Story(), dry_run=True)
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def command(url: str, key: str, *arguments: Any) -> subprocess.Popen[str]:
+    """`runferry sync --watch`."""
+    environ = {**os.environ, "RUNFERRY_API_KEY": key}
+    line = [sys.executable, "-m", "runferry.cli", "sync", "--watch", "--json", "--base-url", url, *arguments]
+    return subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def events(said: str) -> list[dict[str, Any]]:
+    """What `--json` printed."""
+    return [json.loads(line) for line in said.splitlines()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_the_command_follows_and_ends_in_good_order(tmp_path: Path) -> None:
+    """Against the real server: a finished run ends it; a signal ends it too, after a last pass."""
+    log = logs.simple_run(tmp_path / "wandb", rows=3)
+    live = logs.make_log(tmp_path / "wandb" / "run-20260921_150000-live" / "run-live.wandb", logs.run_record("live"))
+    with serve(tmp_path / "server") as server:
+        process = command(server.url, server.key, log.parent)
+        said, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        assert [event["type"] for event in events(said) if event["type"] != "progress"] == [
+            "plan",
+            "run_started",
+            "run_done",
+            "done",
+        ]
+
+        process = command(server.url, server.key, tmp_path / "wandb")
+        assert process.stdout is not None
+        while json.loads(process.stdout.readline()).get("verdict") != "live":
+            pass
+        while (
+            len([*Path(f"/proc/{process.pid}/task").iterdir()]) > 1
+        ):  # the pass winds up its workers, and then it rests
+            time.sleep(0.01)
+        logs.make_log(live, logs.row(0), append=True)
+        process.terminate()
+        said, errors = process.communicate(timeout=60)
+
+        assert process.returncode == 130, errors
+        assert "Traceback" not in errors
+        assert events(said)[-1] == {"type": "done", "exit_code": 130, "counts": {"synced": 1, "live": 1}}
+        assert [row["_step"] for row in server.history("local", "proj", "live")] == [0]
+
+
+def test_the_options_of_a_watch_need_one(tmp_path: Path) -> None:
+    """`--idle` alone would say something that is not done."""
+    line = [sys.executable, "-m", "runferry.cli", "sync", "--idle", "5", tmp_path]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert "go with --watch" in done.stderr
