@@ -50,6 +50,7 @@ FINISH_RETRY_S = 5.0
 """How long `finish` keeps trying on a disk that answers with errors."""
 
 Row = tuple[float, "int | None", "bool | None", "dict[Key, Any]"]
+"""When, step, commit, plain values under names that nobody looked at."""
 HandedOff = Row | tuple[float, "int | None", "bool | None", "dict[Key, Any]", "StagedRow"]
 Job = Callable[["Recorder"], None]
 _T = TypeVar("_T")

@@ -15,7 +15,7 @@ from .history import HistoryEncoder
 from .journal import BULK, LAST, OTHER, ROW, Clock, Journal
 from .metrics import Definitions, MetricDefinition
 from .summary import SummaryState, leaves_of
-from .values import Key, Path, path_of
+from .values import NAMES, Key, Path, flatten, path_of
 
 if TYPE_CHECKING:
     from .filemethods import StagedRow
@@ -112,15 +112,17 @@ class Recorder:
             now: when, monotonic seconds.
             step: the step given, or None for the open one.
             commit: whether the step is finished with this call; None: yes unless a step was given.
-            row: flat, plain values.
-            media: staged; they land in the row under the step that it gets.
+            row: plain values; flat, unless `media` is None.
+            media: staged; they land in the row under the step that it gets. None: nobody looked at the names yet.
         """
+        if media is None and not NAMES.issuperset(map(type, row)):
+            row = self._named(row)
         if self._watch is not None:
             self._watch.call(now, len(row))
         if step is not None and not -INT64 <= step < INT64:
             self._warn_once("step", "a step is no 64-bit integer; the row gets the next step")
             step = None
-        if media is not None:
+        if media:
             row |= self._landed(media, str(self.step if step is None else step))
         if step is not None and step != self.step:
             if step < self.step and not self._goes_back():
@@ -145,6 +147,13 @@ class Recorder:
             self.step += 1
         elif not self._hold_steps and commit is None:
             self._write_pending(pending)
+
+    def _named(self, row: Row) -> Row:
+        dropped: dict[str, str] = {}
+        row = flatten(row, dropped)
+        for name, reason in dropped.items():
+            self._warn_once(f"value {name}", f"{name} is left out of the row: {reason}")
+        return row
 
     def _landed(self, media: StagedRow, step: str) -> Row:
         """What stands in a row, or in the summary, for its media."""

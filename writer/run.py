@@ -28,7 +28,7 @@ from .report import FinishReport, say, warn_on_stderr
 from .savemethods import SaveMethods
 from .segment import Place
 from .settings import Resolved
-from .values import NAMES, PLAIN, PLAIN_OR_NESTED, UnloggableError, flatten, plain
+from .values import PLAIN_OR_NESTED, UnloggableError, all_plain, flatten, plain
 from .values import Path as KeyPath
 
 if TYPE_CHECKING:
@@ -173,11 +173,10 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         if not self._takes_rows:
             self._log_refused()
             return
-        media: StagedRow | None = None
-        if type(data) is dict and PLAIN.issuperset(map(type, data.values())) and NAMES.issuperset(map(type, data)):
-            row: dict[Any, Any] = data.copy()
-        else:
-            checked = self._checked_row(data)
+        media: StagedRow | None = None  # None: values are plain, and the writer's thread looks at the names
+        row: Any = data.copy() if type(data) is dict else data
+        if row is data or not all_plain(row):
+            checked = self._checked_row(row)
             if checked is None:
                 return
             row, media = checked
@@ -194,7 +193,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         if self._waits:
             self._pump.settle(sync=self._settings.durability == "disk")
 
-    def _checked_row(self, data: Any) -> tuple[dict[Any, Any], StagedRow | None] | None:
+    def _checked_row(self, data: Any) -> tuple[dict[Any, Any], StagedRow] | None:
         """A row as the recorder takes it: plain values, and media whose content is in the run's directory."""
         if not isinstance(data, Mapping):
             self._refuse("data", f"log takes a dict, not {type(data).__name__}; the call is left out")
@@ -204,7 +203,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         for name, reason in dropped.items():
             self._refuse(f"value {name}", f"{name} is left out of the row: {reason}")
         media = {key: row.pop(key) for key in [key for key, value in row.items() if type(value) not in PLAIN_OR_NESTED]}
-        return row, self._stage_all(media) if media else None
+        return row, self._stage_all(media) if media else {}
 
     def _checked_step(self, step: Any) -> int | None:
         with suppress(Exception):  # as for data: nothing that a caller's type does is raised by `log`

@@ -39,7 +39,7 @@ class Rig:
         self.recorder = Recorder(self.journal, self.clock, self.warnings.append, start_s=start, **options)
 
     def log(self, row, step=None, commit=None):
-        self.recorder.row(self.clock.monotonic(), step, commit, row)
+        self.recorder.row(self.clock.monotonic(), step, commit, row, {})
 
     def read(self):
         """(step, the row without our own keys) of each history record, and the folded run."""
