@@ -137,7 +137,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             self._capture = capture(settings.console, self._console, self._warn)
         info = self._identity.info
         label = info.host if role is Role.SAMPLER else ""  # keeps the nodes of one run apart
-        errands = self._errands()
+        errands = self._errands() if argv is None else ()  # the code of another program is not at hand
         self._attendant = Attendant(
             settings, self._pump.submit, info.start_ns, self._warn, label=label, pid=pid, argv=argv, errands=errands
         )

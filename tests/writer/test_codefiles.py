@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from runferry.logformat import RunState, read_records
-from runferry.writer import codefiles
+from runferry.writer import Run, Settings, codefiles
 from runferry.writer.requirements import requirements
+from runferry.writer.settings import resolve
 
 
 @pytest.fixture
@@ -161,3 +162,11 @@ def test_what_is_saved_of_the_run_itself(tmp_path, settings, files):
         assert (log.parent / "files" / path).stat().st_size
     config = RunState().add_all(items).config.get("_wandb", {})
     assert config == ({"code_path": "code/train.py"} if "save_code" in settings else {})
+
+
+def test_nothing_is_saved_of_another_program(tmp_path):
+    """A run around a command: this interpreter's packages and script are not that program's."""
+    settings = resolve(Settings(dir=tmp_path, silent=True, disable_stats=True, save_code=True), None, {})
+    run = Run(settings, argv=["./train"])
+    assert not [record for record in folded(run).files if record]
+    assert not list(Path(run.dir).iterdir())
