@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -36,6 +37,7 @@ _runs: list[Run] = []
 _seen: weakref.WeakSet[Run] = weakref.WeakSet()
 _exit_code: ExitCode | None = None
 _signals: Signals | None = None
+_worker_end: Any = None
 _masks: dict[int, set[signal.Signals]] = {}
 """Thread -> the signals that it blocked before it began to fork."""
 
@@ -48,6 +50,7 @@ def watch(run: Run) -> None:
     if _exit_code is None:
         _exit_code = ExitCode(_flush_all)
         atexit.register(_at_exit)
+        _watch_worker()
     if _signals is None and threading.current_thread() is threading.main_thread():
         _signals = Signals(_on_signal)
 
@@ -61,14 +64,29 @@ def forget(run: Run) -> None:
 
 
 def _uninstall() -> None:
-    global _exit_code, _signals
+    global _exit_code, _signals, _worker_end
     if _exit_code is not None:
         _exit_code.release()
         _exit_code = None
         atexit.unregister(_at_exit)
+    if _worker_end is not None:
+        _worker_end.cancel()
+        _worker_end = None
     if _signals is not None:
         _signals.release()
         _signals = None
+
+
+def _watch_worker() -> None:
+    """A process that `multiprocessing` forked leaves by `os._exit`, after finalizers of that package only."""
+    global _worker_end
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    if process is not None and util is not None and process.parent_process() is not None:
+        _worker_end = util.Finalize(None, _at_worker_end, exitpriority=0)
+
+
+def _at_worker_end() -> None:
+    _end_all(exit_code_of(sys.exc_info()[1]))  # an exception of the worker's function is on its way
 
 
 def _left(deadline: float) -> float:
@@ -76,7 +94,10 @@ def _left(deadline: float) -> float:
 
 
 def _at_exit() -> None:
-    code = 0 if _exit_code is None else _exit_code.get()
+    _end_all(0 if _exit_code is None else _exit_code.get())
+
+
+def _end_all(code: int) -> None:
     deadline = time.monotonic() + EXIT_S
     for run in _runs.copy():  # each takes itself off the list
         run._end(code, timeout_s=_left(deadline))  # noqa: SLF001 - the run's own machinery

@@ -153,6 +153,45 @@ def test_workers_of_every_kind(tmp_path, method):
     assert state.exit_code == 0
 
 
+WORKING = """
+import multiprocessing, sys
+import runferry
+
+def work(folder, how):
+    run = runferry.init(dir=folder, id=how, settings={"silent": True, "disable_stats": True, "disable_meta": True})
+    run.log({"a": 1})
+    if how == "raises":
+        raise ValueError("boom")
+    if how == "exits":
+        sys.exit(4)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[2])
+    for how in ("returns", "raises", "exits"):
+        process = context.Process(target=work, args=(sys.argv[1], how))
+        process.start()
+        process.join()
+        print(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_with_runs_of_their_own(tmp_path, method):
+    """A worker that never calls `finish` ends its run as its function ends, though a forked one exits without a word."""
+    script = tmp_path / "train.py"
+    script.write_text(WORKING)
+    command = [sys.executable, script, tmp_path / "out", method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    found = {how: fold(next((tmp_path / "out").rglob(f"run-{how}.wandb"))) for how in ("returns", "raises", "exits")}
+
+    assert done.stdout.split() == ["0", "1", "4"]
+    assert {how: (state.row_count, state.exit_code) for how, state in found.items()} == {
+        "returns": (1, 0),
+        "raises": (1, 1),
+        "exits": (1, 4),
+    }
+
+
 def test_children_forked_under_load(tmp_path):
     """Threads log without rest while children are forked that import, log and exit: none hangs, no row is lost."""
     body = """
