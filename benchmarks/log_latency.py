@@ -8,7 +8,14 @@ from pathlib import Path
 
 from common import OURS, PEER, QUIET_PEER, child, median_of, rounds, table
 
-CASES = [(10, 500, 1500, ""), (10, 0, 20_000, ""), (10, 500, 1500, "busy"), (100, 200, 600, "")]
+CASES = [
+    (10, 500, 1500, ""),
+    (10, 0, 20_000, ""),
+    (10, 500, 1500, "busy"),
+    (100, 200, 600, ""),
+    (100, 200, 600, "busy"),
+]
+"""Metrics, calls a second (0: no pause), calls, whether a Python thread that never rests runs beside."""
 
 
 def one(python: Path, module: str, case: tuple[int, int, int, str]) -> dict[str, float]:

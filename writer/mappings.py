@@ -17,7 +17,7 @@ from collections.abc import (
 from typing import Any
 
 from .errors import UsageError
-from .values import Path, UnloggableError, described, fields_of, is_record, name_of, plain
+from .values import Path, UnloggableError, described, fields_of, is_record, items_of, name_of, plain
 
 Changed = Callable[[Path, Any], None]
 """Told the path and the plain value that stands there now; `REMOVED` where nothing does."""
@@ -223,7 +223,7 @@ def values_of(source: Any) -> dict[Any, Any]:
         UnloggableError: it is none of these.
     """
     if isinstance(source, Mapping):
-        return _items_of(source)
+        return dict(items_of(source))
     if isinstance(source, (str, os.PathLike)):
         from .config_files import read_config
 
@@ -243,21 +243,6 @@ def values_of(source: Any) -> dict[Any, Any]:
 
 def _has_values(source: Any) -> bool:
     return is_record(type(source)) or callable(getattr(source, "flag_values_dict", None)) or hasattr(source, "__dict__")
-
-
-def _items_of(source: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The items; one that raises when it is asked for, as an interpolation may, stands as its error."""
-    try:
-        return dict(source.items())
-    except Exception:  # whatever a foreign type does
-        return {key: _item_of(source, key) for key in source}
-
-
-def _item_of(source: Mapping[Any, Any], key: Any) -> Any:
-    try:
-        return source[key]
-    except Exception as error:  # whatever a foreign type does
-        return f"<{type(error).__name__}>"
 
 
 def selected(source: Any, include: Collection[str] | None, exclude: Collection[str] | None) -> Any:

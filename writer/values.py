@@ -279,7 +279,7 @@ def _described(value: Any, room: int) -> Any:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, Mapping):
-        return {name_of(key): _described(item, _less(room)) for key, item in list(value.items())}
+        return {name_of(key): _described(item, _less(room)) for key, item in items_of(value)}
     if is_record(kind):
         return {name: _described(item, _less(room)) for name, item in fields_of(value)}
     try:
@@ -292,6 +292,21 @@ def _described(value: Any, room: int) -> Any:
         raise
     except Exception:  # whatever a foreign type does
         return _text(value)
+
+
+def items_of(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """The items; one that raises when it is asked for, as an interpolation may, stands as its error."""
+    try:
+        return list(value.items())
+    except Exception:  # whatever a foreign type does
+        return [(key, _item_of(value, key)) for key in list(value)]
+
+
+def _item_of(value: Mapping[Any, Any], key: Any) -> Any:
+    try:
+        return value[key]
+    except Exception as error:  # whatever a foreign type does
+        return f"<{type(error).__name__}>"
 
 
 def _text(value: Any) -> str:

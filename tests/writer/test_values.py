@@ -432,7 +432,7 @@ def test_values_that_raise_cost_their_own_key_only(make):
     assert dropped
     with pytest.raises(UnloggableError):
         plain(value)
-    assert isinstance(described(value), str)
+    assert (described(value) == {"a": 1}) if type(value) is RaisingMapping else type(described(value)) is str
     assert described([1, value])
 
 
