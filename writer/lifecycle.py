@@ -38,7 +38,7 @@ _seen: weakref.WeakSet[Run] = weakref.WeakSet()
 _exit_code: ExitCode | None = None
 _signals: Signals | None = None
 _worker_end: Any = None
-_masks: dict[int, set[signal.Signals]] = {}
+_masks: dict[int, Any] = {}
 """Thread -> the signals that it blocked before it began to fork."""
 
 

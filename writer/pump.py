@@ -213,15 +213,14 @@ class Pump:
 
     def settle(self, *, sync: bool) -> bool:
         """The barrier of a single call. While the disk hangs only the first one waits, so that training goes on."""
-        if self.silent:
+        if self._held_up():
             return False
         settled = self.barrier(sync=sync, timeout_s=WAIT_S)
-        if self.silent:
+        if self._held_up():
             self._warn(f"the disk did not answer for {WAIT_S:g} s; until it does, log() does not wait for it")
         return settled
 
-    @property
-    def silent(self) -> bool:
+    def _held_up(self) -> bool:
         """Whether somebody waited in vain, and the thread has not come back from the disk since."""
         return self._silent
 

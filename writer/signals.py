@@ -42,10 +42,9 @@ class Signals:
         _replace("signal", self._set)
         _replace("getsignal", self._get)
 
-    def block(self) -> set[signal.Signals]:
+    def block(self) -> Any:
         """Have the calling thread hear none of them; what it blocked before, for `signal.pthread_sigmask`."""
-        blocked: set[signal.Signals] = signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
-        return blocked
+        return signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
 
     def release(self) -> None:
         """Give everything back that is still ours; the handlers only on the main thread."""
