@@ -82,11 +82,7 @@ DIFFERENCES = {
         lambda ours, theirs: (ours, theirs) in {(0.2, 0.1), (False, True)},
         "the peer refuses to change a config value without allow_val_change; we take it",
     ),
-    "an update counted": Difference(
-        "features set_config_item",
-        lambda ours, theirs: (ours, theirs) == (True, ABSENT),
-        "we count config.update as a change of items; the peer counts only what is assigned",
-    ),
+    "an update counted": reading.AN_UPDATE_COUNTED,
     "the open run counted": Difference(
         "features init_return_run",
         lambda ours, theirs: (ours, theirs) == (ABSENT, True),

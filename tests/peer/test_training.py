@@ -22,6 +22,7 @@ DIFFERENCES = {
         lambda ours, theirs: (ours, theirs) == ("[redacted]", "<HUB_TOKEN>"),
         "we hide what stands beside the name of a secret, even where it is hidden already",
     ),
+    "an update counted": reading.AN_UPDATE_COUNTED,
     "who was told": Difference(
         "config report_to",
         lambda ours, theirs: (ours, theirs) == ([], ["wandb"]),
@@ -38,7 +39,7 @@ DIFFERENCES = {
         "the same picture: we keep the file that matplotlib makes, the peer leaves out what it says of itself",
     ),
     "gradients": Difference(
-        r"(rows \d+|summary) gradients/\S+",
+        r"(rows \d+|summary) gradients/\S+|features watch",
         lambda ours, theirs: ours == ABSENT,
         "`watch` logs nothing here, and says so",
     ),
@@ -47,9 +48,9 @@ TABLE: dict[str, set[str]] = {
     "figures": {"a figure's metadata"},
     "huggingface": {"a clock", "a hidden token", "who was told"},
     "language": set(),
-    "lightning_loop": set(),
+    "lightning_loop": {"an update counted"},
     "reinforcement": set(),
-    "vision": {"bins of a tensor"},
+    "vision": {"an update counted", "bins of a tensor"},
     "watching": {"gradients"},
 }
 """Script -> the differences that it shows, each of them explained above."""

@@ -134,7 +134,9 @@ def make_training(kind: str, folder: Path) -> PeerRun:
 
 def make_our_training(kind: str, folder: Path) -> PeerRun:
     """Run the same script by us."""
-    return _run_script([TRAINING_PYTHON, TRAINING / f"{kind}.py"], folder, **QUIET, **watched(folder))
+    heard = watched(folder)
+    heard["MPLCONFIGDIR"] = heard["TMPDIR"]  # Lightning imports matplotlib, where it is
+    return _run_script([TRAINING_PYTHON, TRAINING / f"{kind}.py"], folder, **QUIET, **heard)
 
 
 def watched(folder: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from runferry.logformat import RunState, load
 from support import peer
 from support.peer import PeerRun
-from support.state import Difference, compare
+from support.state import ABSENT, Difference, compare
 
 CLOCK = {"_timestamp", "_runtime", "_wandb"}
 """Keys of rows and summaries that only the clock knows."""
@@ -23,6 +23,11 @@ _PANELS = ("visualize", "mask/class_labels", "bounding_box/class_labels")
 """What the config holds beside the user's own: how charts are drawn, what classes are called."""
 _OWN_FILES = {"requirements.txt"}
 """Files that the peer adds of its own accord."""
+AN_UPDATE_COUNTED = Difference(
+    "features set_config_item",
+    lambda ours, theirs: (ours, theirs) == (True, ABSENT),
+    "we count config.update as a change of items; the peer counts only what is assigned",
+)
 _RANDOM = re.compile(r"(?<=wandb-client-artifact://)[a-z0-9]{128}")
 _RANDOM_FIELDS = {"client_id", "sequence_client_id"}
 
