@@ -25,6 +25,12 @@ def is_array(kind: type) -> bool:
     return any(callable(getattr(kind, name, None)) for name in ("item", "tolist", "numpy"))
 
 
+def is_scalar(kind: type) -> bool:
+    """Whether values of the type are numpy's scalars, which always have one element."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and issubclass(kind, getattr(numpy, "generic", ()))
+
+
 def count(value: Any) -> int:
     """The number of elements."""
     numel = getattr(value, "numel", None)  # torch: there, `size` is a method that gives the shape

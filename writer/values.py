@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, time, timedelta
 from enum import Enum
@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from ..logformat.constants import MAX_NESTING
-from .arrays import MAX_LISTED, NoFormError, count, elements, is_array
+from .arrays import MAX_LISTED, NoFormError, count, elements, is_array, is_scalar
 
 PLAIN = frozenset({float, int, bool, str, type(None)})
 """The types that a row holds as they are."""
@@ -73,24 +73,30 @@ def flatten(data: Mapping[Any, Any], dropped: dict[str, str]) -> dict[Key, Any]:
     """
     row: dict[Key, Any] = {}
     try:
-        for path, value in _leaves(data, (), dropped):
-            row[path[0] if len(path) == 1 else path] = value
+        for name, given in list(data.items()):  # a copy: another thread may go on changing it
+            if type(name) is str:  # at once, what most rows are made of
+                value = given.item() if _forms.get(type(given)) is _scalar else given
+                if type(value) in PLAIN:
+                    row[name] = value
+                    continue
+            for path, value in _leaves(((name, given),), (), dropped):
+                row[path[0] if len(path) == 1 else path] = value
     except Exception as error:  # a mapping of somebody else's that does not tell its items
         dropped["rest"] = f"{type(error).__name__}: {error}"
     return row
 
 
-def _leaves(data: Mapping[Any, Any], above: Path, dropped: dict[str, str]) -> Iterator[tuple[Path, Any]]:
+def _leaves(items: Iterable[tuple[Any, Any]], above: Path, dropped: dict[str, str]) -> Iterator[tuple[Path, Any]]:
     if len(above) > MAX_NESTING:
         raise TooDeepError
-    for name, given in list(data.items()):  # a copy: another thread may go on changing it
+    for name, given in items:
         path, nested = (*above, "?"), False
         try:
             path = (*above, name if type(name) is str else name_of(name))
             nested = isinstance(given, Mapping)
             value = given if nested else _plain_or_medium(given)
             if nested or type(value) is dict:  # a dict, or what stands as one: a histogram, a dataclass
-                yield from _leaves(value, path, dropped)
+                yield from _leaves(list(value.items()), path, dropped)
             else:
                 yield path if type(value) in PLAIN_OR_NESTED else value.where(path), value
         except (UnloggableError, RecursionError) as error:
@@ -163,12 +169,19 @@ def _form_of(kind: type) -> Form:
     if is_record(kind):
         return lambda value, room: {name: plain(item, _less(room)) for name, item in fields_of(value)}
     if is_array(kind):
+        if is_scalar(kind):
+            return _scalar
         return lambda value, room: plain(elements(value), _less(room))
     if any((base.__module__, base.__name__) in _TEXTS for base in kind.__mro__):
         return lambda value, _: str(value)
     if kind.__name__ == "NAType" and kind.__module__.startswith("pandas"):
         return lambda _value, _room: None
     return _refused
+
+
+def _scalar(value: Any, room: int) -> Any:
+    only = value.item()
+    return only if type(only) in PLAIN else plain(elements(value), _less(room))
 
 
 def _listed(value: Any, convert: Callable[[Any], Any]) -> list[Any]:

@@ -11,7 +11,9 @@ import enum
 import fractions
 import functools
 import math
+import os
 import pathlib
+import subprocess
 import sys
 import types
 import uuid
@@ -443,3 +445,50 @@ def test_a_row_that_raises_is_left_out():
     assert flatten(RaisingMapping(a=1), dropped) == {}
     assert flatten({int: 1, Hostile(): 2, "good": 3}, dropped) == {"builtins.int": 1, "good": 3}
     assert sorted(dropped) == ["?", "rest"]
+
+
+def test_a_value_may_log_itself(begin, state):
+    """A property that logs while it is read: both rows are there, and nothing is held up."""
+
+    class Logging:
+        size = 1
+
+        def item(self):
+            run.log({"inner": 1})
+            return 2
+
+    run = begin()
+    run.log({"outer": Logging()})
+    rows = state(*run.finish().paths).rows
+
+    assert [{key: value for key, value in row.items() if key[0] != "_"} for row in rows] == [{"inner": 1}, {"outer": 2}]
+
+
+def test_strict_raises_and_otherwise_one_warning_names_the_value(begin, state):
+    """The rest of the row is kept either way it is logged; a name is warned of once."""
+    warnings = []
+    run = begin(warn=warnings.append)
+    for number in range(3):
+        run.log({"a": number, "bad": object()})
+    (path,) = run.finish().paths
+
+    assert [row["a"] for row in state(path).rows] == [0, 1, 2]
+    assert len(warnings) == 1
+    assert "bad is left out of the row: builtins.object" in warnings[0]
+    with pytest.raises(UnloggableError, match="bad is left out"):
+        begin(strict=True, run_id="strict").log({"a": 1, "bad": object()})
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_a_set_has_one_order_in_every_process(seed):
+    """Whatever the hashes of its texts are."""
+    program = "from runferry.writer.values import plain; print(plain({'b', 'a', 'd', 'c', 2, 1.5}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+
+    assert done.stdout == "[1.5, 2, 'a', 'b', 'c', 'd']\n"
