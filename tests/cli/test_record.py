@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -339,12 +340,15 @@ def test_standard_input_is_the_commands(tmp_path):
 def test_a_key_that_stops_the_job_stops_both_and_both_go_on(tmp_path):
     """Ctrl-Z and `fg`: the shell sees its job stopped, and afterwards output goes on where it was."""
     script = "import os, signal; print('a', flush=True); os.killpg(0, signal.SIGTSTP); print('b', flush=True)"
-    with record(tmp_path, sys.executable, "-c", script, options=("--quiet",), preexec_fn=os.setpgrp) as child:
-        assert child.stdout.readline() == "a\n"
+    child = record(tmp_path, sys.executable, "-c", script, options=("--quiet",), preexec_fn=os.setpgrp)
+    try:
         _, status = os.waitpid(child.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         os.killpg(child.pid, signal.SIGCONT)
         out, _ = child.communicate(timeout=30)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
 
-    assert (child.returncode, out) == (0, "b\n")
+    assert (child.returncode, out) == (0, "a\nb\n")
     assert lines(fold(tmp_path)) == [("stdout", "a"), ("stdout", "b")]
