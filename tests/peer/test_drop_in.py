@@ -107,6 +107,7 @@ TABLE: dict[str, set[str]] = {
     "console": set(),
     "context": set(),
     "ctrl_c": set(),
+    "described": {"an update counted"},
     "disabled": set(),
     "dryrun": set(),
     "edits": {"NaN in the config", "NaN in the summary", "a replaced config value", "siblings in the summary"},

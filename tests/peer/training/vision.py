@@ -34,7 +34,7 @@ class Net(nn.Module):
 wandb.init(project="vision", id="vision", config=config, tags=["cnn"])
 config = wandb.config
 train = DataLoader(digits(256), batch_size=config.batch_size, shuffle=True)
-test = DataLoader(digits(128), batch_size=64)
+test = DataLoader(digits(128), batch_size=64, num_workers=1)
 model = Net()
 optimizer = optim.SGD(model.parameters(), lr=config.lr)
 scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=config.gamma)
