@@ -399,8 +399,9 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             self._capture.stop()
         self._console.close()
         if not self._closed:
-            if self._attendant is not None:
-                self._attendant.stop()
+            attendant, self._attendant = self._attendant, None  # a signal handler in the middle of it waits for no lock
+            if attendant is not None:
+                attendant.stop()
             self._stop_saving(timeout_s / 2)
             self._closed, self._takes_rows = True, False
             finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
