@@ -483,8 +483,8 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         if self._closed or telemetry.features.issuperset(features):
             return
         telemetry.features.update(features)
-        body = telemetry.record()
-        self._hand_off(lambda recorder: recorder.record(body))
+        # Made there, so that a later record holds what the writer's thread notes meanwhile.
+        self._hand_off(lambda recorder: recorder.record(telemetry.record()))
 
     def _features_record(self, *features: int) -> bytes:
         """The telemetry with these features; empty where they were in it. For the writer's thread, which records it."""

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runferry.logformat import read_records
+from runferry.logformat.wire import set_flags
 from runferry.writer import UnloggableError, pump, records
+from runferry.writer.media.table import Table
 from runferry.writer.ranks import Role
 from support.faultfs import FaultFS
 
@@ -650,3 +652,15 @@ def test_a_place_where_no_log_can_be_made(begin, tmp_path, monkeypatch):
     assert (report.rows_written, report.rows_dropped) == (0, 1)
     assert str(tmp_path / "wandb") in warnings[0]
     assert [path.name for path in tmp_path.iterdir()] == ["wandb"]
+
+
+def test_the_last_telemetry_names_every_feature(begin, state):
+    """Also one that the writer's thread meets while another was noted behind it."""
+    run, gate = begin(), threading.Event()
+    run._submit(lambda _: gate.wait(10), wait=False)
+    run.log({"t": Table(columns=["a"], data=[[1]])})
+    run._note(records.FEATURE_FINISH)
+    gate.set()
+    telemetry = state(*run.finish().paths).telemetry
+
+    assert {records.FEATURE_FINISH, 78} <= set(set_flags(telemetry.feature))
