@@ -292,15 +292,16 @@ class Redirect:
         lanes, self._lanes = self._lanes, []
         for lane in lanes:
             lane.give_back()
+        if self._tees is not None:
+            self._tees.stop()
+        self._tees = StreamTees(self._sink)
+        self._tees.start()
+        for lane in lanes:
             threading.Thread(target=self._drain, args=(lane,), name="runferry-console", daemon=True).start()
         self._warn(
             "the process that passes the console's output on was killed; up to 64 KiB of output may be lost, and from"
             " here on only what Python itself writes is logged"
         )
-        if self._tees is not None:
-            self._tees.stop()
-        self._tees = StreamTees(self._sink)
-        self._tees.start()
 
     def _drain(self, lane: _Lane) -> None:
         for data in lane.drain():
