@@ -112,8 +112,8 @@ class Journal:
         self._last_errno: int | None = None
         self._begun = 0  # segments
         self._segment_rows = 0  # in the current one
-        self.rows_taken = self.bytes_taken = 0
-        """Of all that was ever queued: rows, and the bytes of them and of everything else."""
+        self.rows_taken = self.row_bytes_taken = 0
+        """Of all that was ever queued."""
         self.tally = Tally()
         self.paths: list[Path] = []
         """The logs that hold records; the last one is current."""
@@ -131,10 +131,11 @@ class Journal:
             if kind is BULK or (kind is OTHER and self._queued_bytes >= MAX_QUEUED_BYTES + MAX_RESERVED_BYTES):
                 self.tally.others_dropped += 1
                 return
-        self._queued_rows += kind is ROW
         self._queued_bytes += len(body)
-        self.rows_taken += kind is ROW
-        self.bytes_taken += len(body)
+        if kind is ROW:
+            self._queued_rows += 1
+            self.rows_taken += 1
+            self.row_bytes_taken += len(body)
         self._queued.append((body, kind))
 
     @property

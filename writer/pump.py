@@ -293,7 +293,7 @@ class Pump:
         row = recorder.row
         recorder.read_clocks()
         self._weighed = 0
-        rows, size = journal.rows_taken, journal.bytes_taken
+        rows, size = journal.rows_taken, journal.row_bytes_taken
         for count in range(len(queue)):  # what comes meanwhile waits for the next turn, so that no producer starves it
             item = queue.popleft()
             try:
@@ -316,7 +316,7 @@ class Pump:
             self._failed(error)
             written = synced = False
         if journal.rows_taken > rows:
-            each = max((journal.bytes_taken - size) // (journal.rows_taken - rows), 1)
+            each = max((journal.row_bytes_taken - size) // (journal.rows_taken - rows), 1)
             self.ease = max(min(EASE_ROWS, EASE_BYTES // each), 2)
         self._stuck = self._stalled = self._silent = False
         barriers, self._barriers = self._barriers, []

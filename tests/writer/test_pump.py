@@ -226,6 +226,7 @@ def test_large_rows_make_the_queue_shorter():
     rig.drain()
     assert rig.pump.ease == 4
     rig.log(a=1)
+    rig.pump.submit(lambda recorder: recorder.record(records.output(1, 1, "x" * 1_000_000)))
     rig.drain()
 
     assert rig.pump.ease == pump_module.EASE_ROWS
