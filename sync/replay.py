@@ -23,7 +23,7 @@ from .lines import MAX_LINE
 from .lock import Lock, LockedError
 from .places import Places, is_writable
 from .plan import RunPlan
-from .report import Progress, RunReport, Started, Verdict, shorten
+from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict, shorten
 from .rowlane import LastWord, RowLane, gather_console, summary_hash
 from .scan import Facts, NeedsFold, scan
 from .segment import Segment
@@ -89,7 +89,7 @@ class RunReplay:
             self._load_cursor(segment)
         forced = self.context.settings.include_synced or self.context.settings.dry_run
         if not forced and all(self._is_done(segment) for segment in self.segments):
-            return self._finish("nothing new")
+            return self._finish(NOTHING_NEW)
         self._scan()
         fields = runconfig.run_fields(
             self._state,

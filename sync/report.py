@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
+NOTHING_NEW = "nothing new"
+"""The reason of a verdict that stands because nothing has changed since it was given."""
+
 
 class Verdict(str, Enum):
     """What became of one log. Only `SYNCED` says that the server acknowledged everything."""

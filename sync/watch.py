@@ -17,7 +17,20 @@ from .clock import Clock
 from .credentials import ApiKey, find_api_key
 from .engine import sync
 from .plan import LogHead, group, read_head
-from .report import Event, Finished, Paused, Planned, Report, Reporter, Retrying, RunReport, Started, Verdict, silent
+from .report import (
+    NOTHING_NEW,
+    Event,
+    Finished,
+    Paused,
+    Planned,
+    Report,
+    Reporter,
+    Retrying,
+    RunReport,
+    Started,
+    Verdict,
+    silent,
+)
 from .session import Session
 from .settings import SyncSettings, UsageError, find_base_url
 from .transport import Transport
@@ -122,7 +135,9 @@ class _News:
             self._waits.clear()
         if self.doubts and report.verdict is Verdict.FAILED and not report.try_again:
             return
-        if self._last.get(report.log) != says:
+        last = self._last.get(report.log)
+        stands = last is not None and last[0] is report.verdict and report.reason == NOTHING_NEW
+        if last != says and not stands:
             self._last[report.log] = says
             self._begun.add(report.log)
             self.tell(replace(report, rows_sent=sent[0], files_sent=sent[1]))

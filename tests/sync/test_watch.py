@@ -267,6 +267,50 @@ def test_waits_of_one_cause_are_told_once(rig: WatchRig) -> None:
     assert len(rig.told("retry")) == 1
 
 
+def test_a_second_outage_is_told_too(rig: WatchRig) -> None:
+    """Once something went through, the same wait is news again."""
+    log = rig.begin()
+
+    def fail() -> None:
+        rig.backend.before = on("stream", Answer(503, {}, b"busy"), times=3)
+        rig.grow(log, logs.row(2))
+
+    rig.watch(log.parent, story=Story(fail, None, fail, None, lambda: rig.grow(log, logs.exit_record(0))))
+
+    assert len(rig.told("retry")) == 2
+
+
+def test_a_log_that_was_only_touched_is_no_news(rig: WatchRig) -> None:
+    """Its time has changed and nothing else: the verdict stands, and is not told again."""
+    log = rig.run()
+    rig.begin("other")
+    report = rig.watch(rig.folder, idle=20, story=Story(None, lambda: rig.settle(log, 0)))
+
+    assert [event.verdict for event in rig.told() if event.log == str(log)] == [Verdict.SYNCED]
+    assert report.verdicts[str(log)] is Verdict.SYNCED
+
+
+def test_the_last_report_counts_what_all_passes_sent(rig: WatchRig) -> None:
+    """Rows and files, each once."""
+    log = rig.begin()
+
+    def save(name: str) -> Step:
+        def happen() -> None:
+            (log.parent / "files").mkdir(exist_ok=True)
+            (log.parent / "files" / name).write_bytes(b"1")
+            rig.grow(log, logs.row(ord(name)), logs.files_record(name))
+
+        return happen
+
+    report = rig.watch(
+        log.parent, story=Story(save("a"), None, save("b"), None, lambda: rig.grow(log, logs.exit_record(0)))
+    )
+
+    assert (rig.only(report).rows_sent, rig.told()[-1].rows_sent) == (4, 4)
+    # Config and summary at the beginning, the two, and the summary again at the end.
+    assert rig.only(report).files_sent == rig.told()[-1].files_sent == 5
+
+
 def test_a_row_of_a_run_that_goes_on_is_one_request(rig: WatchRig) -> None:
     """The run is announced again only when its config changed; the files that change with every row wait for the end."""
     log = rig.begin()
@@ -403,6 +447,7 @@ def test_the_logs_of_a_run_go_together(rig: WatchRig) -> None:
 
     report = rig.watch(rig.folder, idle=10, story=Story(None, resume))
 
+    assert [(event.runs, event.logs) for event in rig.told("plan")] == [(1, 1), (1, 2)]
     assert [row["_step"] for row in rig.backend.runs["live"].rows] == list(range(5))
     assert set(report.verdicts.values()) == {Verdict.SYNCED}
 
