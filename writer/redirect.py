@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -55,6 +55,7 @@ class _Lane:
         self.fds = fds
         self.number = fds[0] - 1
         self.source = self._inlet = CLOSED
+        self._busy = False
         self._saved: dict[int, int] = {}
         try:
             for fd in fds:
@@ -84,15 +85,32 @@ class _Lane:
                 if identity(fd) == self._place:
                     os.dup2(saved, fd)
 
-    def drain(self) -> Iterator[bytes]:
+    def drain(self, tell: Callable[[bytes], None]) -> None:
         """Without a relay: pass on what is written until nobody is left who could, and tell what it was."""
-        with suppress(OSError):  # EIO: a terminal whose other side is closed
-            while data := os.read(self.source, READ_BYTES):
-                rest = memoryview(data)
-                with suppress(OSError):
-                    while rest:
-                        rest = rest[os.write(self.target, rest) :]
-                yield data
+        while True:
+            readable(self.source)
+            self._busy = True
+            try:
+                data = os.read(self.source, READ_BYTES)
+            except OSError:  # EIO: a terminal whose other side is closed
+                data = b""
+            rest = memoryview(data)
+            with suppress(OSError):
+                while rest:
+                    rest = rest[os.write(self.target, rest) :]
+            if data:
+                tell(data)
+            self._busy = False
+            if not data:
+                return
+
+    @property
+    def idle(self) -> bool:
+        """Whether `drain` has passed on and told all that was written so far. In this order, as in the relay."""
+        with suppress(OSError, ValueError):  # it has just been closed
+            if readable(self.source, 0):
+                return False
+        return not self._busy
 
     def stop_reading(self) -> None:
         """Who still writes shall hear that nobody reads."""
@@ -116,6 +134,7 @@ class Redirect:
     def __init__(self, sink: Sink, warn: Callable[[str], None]) -> None:
         self._sink, self._warn = sink, warn
         self._lanes: list[_Lane] = []
+        self._orphans: list[_Lane] = []  # whose relay was killed
         self._requests = self._frames = CLOSED
         self._thread: threading.Thread | None = None
         self._waiters: deque[threading.Lock] = deque()
@@ -191,6 +210,7 @@ class Redirect:
             for lane in self._lanes:
                 lane.give_back()
             self._sync(LAST_S)
+            self._settle()
             self._ask(b"d")
             self._thread.join(LAST_S)
             self._thread = None
@@ -239,6 +259,11 @@ class Redirect:
         done = self._ask(b"s") and answered.acquire(timeout=max(0.0, timeout_s))
         self._overdue = not done
         return done
+
+    def _settle(self) -> None:
+        deadline = time.monotonic() + LAST_S
+        while not all(lane.idle for lane in self._orphans) and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def _answered(self) -> None:
         self._overdue = False
@@ -290,6 +315,7 @@ class Redirect:
     def _carry_on(self) -> None:
         """The relay was killed: the program gets its descriptors back, and what its children write is passed on here."""
         lanes, self._lanes = self._lanes, []
+        self._orphans = lanes
         for lane in lanes:
             lane.give_back()
         if self._tees is not None:
@@ -304,8 +330,7 @@ class Redirect:
         )
 
     def _drain(self, lane: _Lane) -> None:
-        for data in lane.drain():
-            self._sink.add(NAMES[lane.number], data)
+        lane.drain(lambda data: self._sink.add(NAMES[lane.number], data))
         lane.close()
 
 
