@@ -135,7 +135,11 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_parent() -> None:
-    if (mask := _masks.pop(threading.get_ident(), None)) is not None:
+    _unblock(_masks.pop(threading.get_ident(), None))
+
+
+def _unblock(mask: Any) -> None:
+    if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
@@ -149,7 +153,9 @@ def _after_fork_in_child() -> None:
         run._abandon()  # noqa: SLF001 - see _at_exit
     _runs.clear()
     _uninstall()
-    _after_fork_in_parent()  # what came since the fork waited for the handlers of before: it is not heard as ours, nor lost
+    mask = _masks.pop(threading.get_ident(), None)
+    _masks.clear()
+    _unblock(mask)  # what came since the fork waited for the handlers of before: it is not heard as ours, nor lost
 
 
 if hasattr(os, "register_at_fork"):

@@ -86,13 +86,14 @@ def begin(folder, level, **more):
 
 
 def log_for_ever(folder, level, acks, seed):
-    """Rows at one of three paces: bursts, one by one, and long ones that meet the edges of blocks."""
-    rows, pause, text = [(10, 0.02, ""), (1, 0.001, ""), (2, 0.004, "x" * 9000)][seed % 3]
+    """Rows in one of four ways: bursts, one by one, long ones that meet the edges of blocks, and with steps given."""
+    rows, pause, text = [(10, 0.02, ""), (1, 0.001, ""), (2, 0.004, "x" * 9000), (1, 0.002, "")][seed % 4]
     run = begin(folder, level)
     number = 0
     while number < MOST_ACKS - 16:
         for _ in range(rows):
-            run.log({"n": number, "loss": 1.0 / (number + 1), "text": text})
+            step = 2 * number if seed % 4 == 3 else None
+            run.log({"n": number, "loss": 1.0 / (number + 1), "text": text}, step=step)
             acks.add()
             number += 1
         time.sleep(pause)

@@ -18,7 +18,7 @@ PROMISES_S = {"relaxed": 1.0, "normal": 0.02, "record": 0.0, "disk": 0.0}
 SCHEDULING_S = 0.25
 """`normal` and `relaxed` promise for a process that gets its share of a core. Here many share two with each other and
 with whatever else runs: a thread that is due may wait for several time slices of all of them. What exceeds the bare
-promise is counted and printed, and may be one kill in ten; nothing may exceed it by more than this."""
+promise is counted and printed, and may be one kill in ten (and three more); nothing may exceed it by more than this."""
 PARALLEL = 8
 
 
@@ -35,7 +35,7 @@ def kills(folder, level, first, count):
     assert len(results) == count
     assert sum(result["acknowledged"] > 0 for result in results) > 0.8 * count
     assert max(late, default=0.0) <= promise + (SCHEDULING_S if promise else 0.0)
-    assert len(late) <= 0.1 * count
+    assert len(late) <= 0.1 * count + 3
     for result in results:
         if "log" in result and not peer.missing():
             ours = [record.kind for record in read_records(result["log"]) if not isinstance(record, Gap)]
