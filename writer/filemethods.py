@@ -82,12 +82,16 @@ class FileMethods:
             recorded=self._recorded,
         )
         staged: StagedRow = {}
-        for key, medium in media.items():
-            try:
-                staged[key] = medium.stage(self._files, context)
-            except Exception as error:  # whatever a medium's type or the disk does, it costs its own key only
-                name = ".".join(path_of(key))
-                self._refuse(f"media {name}", f"{name} is left out: {type(error).__name__}: {error}")
+        try:
+            for key, medium in media.items():
+                try:
+                    staged[key] = medium.stage(self._files, context)
+                except Exception as error:  # whatever a medium's type or the disk does, it costs its own key only
+                    name = ".".join(path_of(key))
+                    self._refuse(f"media {name}", f"{name} is left out: {type(error).__name__}: {error}")
+        except BaseException:  # `strict`, or Ctrl-C
+            drop_all(staged)
+            raise
         return staged
 
 

@@ -173,6 +173,11 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         if not self._takes_rows:
             self._log_refused()
             return
+        if step is not None:
+            if type(step) is not int:
+                step = self._checked_step(step)
+            if records.FEATURE_STEP_LOG not in self._identity.telemetry.features:
+                self._note(records.FEATURE_STEP_LOG)
         media: StagedRow | None = None  # None: values are plain, and the writer's thread looks at the names
         row: Any = data.copy() if type(data) is dict else data
         if row is data or not all_plain(row):
@@ -180,11 +185,6 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             if checked is None:
                 return
             row, media = checked
-        if step is not None:
-            if type(step) is not int:
-                step = self._checked_step(step)
-            if records.FEATURE_STEP_LOG not in self._identity.telemetry.features:
-                self._note(records.FEATURE_STEP_LOG)
         if len(self._queue) >= self._pump.ease and not self._pump.admit(row):
             self._pump.rows_dropped += 1
             drop_all(media)
@@ -322,6 +322,8 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             return medium
 
     def _summary_changed(self, path: KeyPath, value: Any) -> None:
+        if self._closed:  # media of a forked child, too, have no business in the run's directory
+            return
         self._note(records.FEATURE_SUMMARY)
         if value is REMOVED:
             self._submit(lambda recorder: recorder.summary.remove(path), wake=False)

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runfiles import RunFiles
-from .base import MediaContext, StagedMedia
-from .content import ArtifactContents, Content, FileMedia, existing, is_reference
+from .content import Content, FileMedia, existing, is_reference
 from .libraries import library, to_array
 from .sequence import Together, captions_of
 
@@ -39,9 +37,8 @@ class Audio(FileMedia, Together):
         """Of samples; None for a file, unless it was given."""
         self.duration: float | None = None
         """Seconds; None for a file."""
-        self._reference = ""
-        if isinstance(data_or_path, str) and is_reference(data_or_path):
-            self._reference = data_or_path
+        reference = data_or_path if is_reference(data_or_path) else ""
+        if reference:
             content = Content(b"", "")
         elif isinstance(data_or_path, (str, Path)):
             path = existing(data_or_path)
@@ -52,20 +49,7 @@ class Audio(FileMedia, Together):
             samples = _samples(data_or_path)
             self.duration = len(samples) / float(sample_rate)
             content = Content(_wav(samples, int(sample_rate)), ".wav")
-        super().__init__(content, caption)
-
-    def stage(self, files: RunFiles, context: MediaContext) -> StagedMedia:
-        """As for any medium."""
-        if self._reference:
-            raise ValueError(f"{self._reference} lies elsewhere: it can be logged in a table or an artifact only")
-        return super().stage(files, context)
-
-    def cell(self, contents: ArtifactContents) -> dict[str, Any]:
-        """As for any medium."""
-        if not self._reference:
-            return super().cell(contents)
-        entry = contents.add_reference(f"{self.FOLDER}/{self._reference.rpartition('/')[2]}", self._reference)
-        return {**self.facts(), "_type": self.KIND, "path": entry.path}
+        super().__init__(content, caption, reference)
 
     @classmethod
     def together(cls, media: Sequence[Any], values: list[dict[str, Any]]) -> dict[str, Any]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from ..artifact_record import ManifestEntry, base64_md5
+from ..encoding import utf8
 from ..runfiles import RunFiles, Staged, safe_relative
 from .base import Landing, Media, MediaContext, StagedMedia
 from .names import SHOWN_DIGITS, file_name
 
 CHUNK_BYTES = 1024 * 1024
+_T = TypeVar("_T")
 
 
 class Content:
@@ -37,30 +40,39 @@ class Content:
         with self._lock:
             staged = self._staged
             if staged is None or staged.directory != directory or not staged.retain():
-                staged = self._staged = StagedFile(files.stage(self._current()), directory, self.extension)
+                staged = self._staged = StagedFile(self.read(files.stage), directory, self.extension)
             return staged
 
-    def current(self) -> bytes | Path:
-        """Where to read it: its own source may be gone once it was staged."""
-        with self._lock:
-            return self._current()
+    def read(self, use: Callable[[bytes | Path], _T]) -> _T:
+        """What `use` makes of the bytes, or of the path of a file that has them.
 
-    def _current(self) -> bytes | Path:
+        The source of what was staged may have changed or gone since. Its copy moves once, on the writer's thread, which
+        waits for nobody who reads; and in a forked process it may have moved without anybody here knowing.
+        """
         staged = self._staged
         if staged is None or staged.gone or isinstance(self.source, bytes):
-            return self.source
-        return staged.staged.path
+            return use(self.source)
+        seen = None
+        while (path := staged.path) != seen:
+            try:
+                return use(path)
+            except FileNotFoundError:
+                seen = path
+        return use(self.source)
 
     def sha256(self) -> str:
         """Of the bytes, hexadecimal. Raises OSError."""
-        source = self.current()
-        if isinstance(source, bytes):
-            return hashlib.sha256(source).hexdigest()
-        digest = hashlib.sha256()
-        with source.open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
-        return digest.hexdigest()
+        return self.read(_sha256)
+
+
+def _sha256(source: bytes | Path) -> str:
+    if isinstance(source, bytes):
+        return hashlib.sha256(source).hexdigest()
+    digest = hashlib.sha256()
+    with source.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 class StagedFile:
@@ -73,8 +85,15 @@ class StagedFile:
         """Nobody wanted it any more before it had a name."""
         self._users = 1
         self._extension = extension
-        self._path = ""
+        self._name = ""
+        self._recorded = False
         self._lock = threading.Lock()
+
+    @property
+    def path(self) -> Path:
+        """Where it lies now."""
+        with self._lock:
+            return self.staged.path
 
     def retain(self) -> bool:
         """One row more has it; false if it is gone."""
@@ -85,18 +104,20 @@ class StagedFile:
     def land(self, folder: str, key: str, step: str) -> tuple[str, tuple[str, ...]]:
         """Its path relative to `files/`; again, if that is new. Raises OSError, ValueError."""
         with self._lock:
-            if self._path:
-                return self._path, ()
-            path = f"{folder}/{file_name(key, step, self.staged.sha256, self._extension)}"
-            self.staged.place(path)
-            self._path = path
-            return path, (path,)
+            if not self._name:
+                name = f"{folder}/{file_name(key, step, self.staged.sha256, self._extension)}"
+                self.staged.place(name)
+                self._name = name
+            new = () if self._recorded else (self._name,)
+            self._recorded = True
+            return self._name, new
 
     def drop(self) -> None:
         """One row less has it; with the last one it goes, unless it has its name already."""
         with self._lock:
             self._users -= 1
-            if not self._users and not self._path:
+            self._recorded = False  # maybe it landed, and what it is a part of did not: the next row says it again
+            if not self._users and not self._name:
                 self.gone = True
                 self.staged.drop()
 
@@ -135,8 +156,10 @@ class FileMedia(Media):
     TYPED: ClassVar[bool] = True
     """Whether a column of a table has a type for it."""
 
-    def __init__(self, content: Content, caption: str | None = None) -> None:
+    def __init__(self, content: Content, caption: str | None = None, reference: str = "") -> None:
         self._content = content
+        self._reference = reference
+        """Where the content lies, if it is not here."""
         self.caption = caption
         """Shown with it."""
 
@@ -146,18 +169,29 @@ class FileMedia(Media):
 
     def stage(self, files: RunFiles, context: MediaContext) -> StagedMedia:  # noqa: ARG002 - the port's signature
         """As for any medium."""
-        return _StagedFileMedia(self._content.stage(files), self.FOLDER, {**self.facts(), "_type": self.KIND})
+        return _StagedFileMedia(self._staged(files), self.FOLDER, {**self.facts(), "_type": self.KIND})
+
+    def _staged(self, files: RunFiles) -> StagedFile:
+        if self._reference:
+            raise ValueError(f"{self._reference} lies elsewhere: it can be logged in a table or an artifact only")
+        return self._content.stage(files)
 
     def cell(self, contents: ArtifactContents) -> dict[str, Any]:
         """What stands for it in an artifact's JSON; its file is added to `contents`. Raises OSError."""
-        sha256 = self._content.sha256()
+        sha256 = _sha256(utf8(self._reference)) if self._reference else self._content.sha256()
         source = self._content.source
-        if isinstance(source, bytes):  # encoded here: named by the manifest's hash, as the peer has it
+        if self._reference:
+            name = f"{sha256[:SHOWN_DIGITS]}/{self._reference.rpartition('/')[2]}"
+        elif isinstance(source, bytes):  # encoded here: named by the manifest's hash, as the peer has it
             digest = hashlib.md5(source, usedforsecurity=False).hexdigest()
             name = f"{digest[:SHOWN_DIGITS]}{self._content.extension}"
         else:  # a file keeps its name, below its hash
             name = f"{sha256[:SHOWN_DIGITS]}/{source.name}"
-        entry = contents.add(f"{self.FOLDER}/{name}", self._content.current())
+        path = f"{self.FOLDER}/{name}"
+        if self._reference:
+            entry = contents.add_reference(path, self._reference)
+        else:
+            entry = self._content.read(lambda source: contents.add(path, source))
         return {**self.facts(), "_type": self.KIND, "path": entry.path, "sha256": sha256}
 
 

@@ -58,16 +58,13 @@ class Image(FileMedia, Together):
             MissingLibraryError: it needs numpy or pillow.
         """
         self._grouping = grouping
-        self._reference = ""
         self._size: tuple[int, int] | None = None
         file_type = file_type or "png"
         if isinstance(data_or_path, Image):
-            self._copy(data_or_path)
-            caption = data_or_path.caption if caption is None else caption
+            self._copy(data_or_path, caption)
         elif is_reference(data_or_path):
-            self._reference = data_or_path
             self.format = urlsplit(data_or_path).path.rpartition("/")[2].rpartition(".")[2]
-            super().__init__(Content(b"", ""), caption)
+            super().__init__(Content(b"", ""), caption, data_or_path)
         elif isinstance(data_or_path, (str, Path)):
             path = existing(data_or_path)
             self._size = size_of(path)
@@ -79,14 +76,13 @@ class Image(FileMedia, Together):
             data = self._encode(data_or_path, mode, file_type, normalize)
             self.format = file_type
             super().__init__(Content(data, f".{file_type}"), caption)
-        self.caption = caption
         self._boxes = _layers(boxes, BoundingBoxes2D, "boxes")
         self._masks = _layers(masks, ImageMask, "masks")
         self._classes = self._all_classes(classes)
 
-    def _copy(self, other: Image) -> None:
-        self._content, self._reference, self._size = other._content, other._reference, other._size
-        self._classes, self.format = other._classes, other.format
+    def _copy(self, other: Image, caption: str | None) -> None:
+        super().__init__(other._content, other.caption if caption is None else caption, other._reference)
+        self._size, self._classes, self.format = other._size, other._classes, other.format
         self._grouping = other._grouping if self._grouping is None else self._grouping
 
     def _encode(self, data: Any, mode: str | None, file_type: str, normalize: bool) -> bytes:
@@ -140,11 +136,9 @@ class Image(FileMedia, Together):
 
     def stage(self, files: RunFiles, context: MediaContext) -> StagedMedia:
         """As for any medium."""
-        if self._reference:
-            raise ValueError(f"{self._reference} lies elsewhere: it can be logged in a table or an artifact only")
         staged = _StagedImage(self.facts() | {"_type": self.KIND})
         try:
-            staged.file = self._content.stage(files)
+            staged.file = self._staged(files)
             for name, layers in (("boxes", self._boxes), ("masks", self._masks)):
                 for key, layer in layers.items():
                     staged.layers[name, key] = layer.layer(files, context)
@@ -155,11 +149,7 @@ class Image(FileMedia, Together):
 
     def cell(self, contents: ArtifactContents) -> dict[str, Any]:
         """What stands for it in an artifact's JSON. Raises OSError."""
-        if self._reference:
-            entry = contents.add_reference(f"{self.FOLDER}/{self._reference.rpartition('/')[2]}", self._reference)
-            value = {**self.facts(), "_type": self.KIND, "path": entry.path}
-        else:
-            value = super().cell(contents)
+        value = super().cell(contents)
         if self._classes is not None:
             value["classes"] = self._classes.entry(contents)
         for name, layers in (("boxes", self._boxes), ("masks", self._masks)):

@@ -87,6 +87,49 @@ def test_a_run_that_goes_on_in_another_directory_has_the_file_there(context, tmp
     assert (tmp_path / "two" / "files" / landing.paths[0]).read_text() == "text"
 
 
+def a_file(tmp_path, text="text"):
+    source = tmp_path / "page.html"
+    source.write_text(text)
+    return source
+
+
+def test_a_file_that_moves_while_it_is_read(files, context, tmp_path):
+    """A row lands on the writer's thread, and a table with the same medium is made meanwhile."""
+    page = Html(a_file(tmp_path), inject=False)
+    staged = page.stage(files, context)
+    (tmp_path / "page.html").unlink()
+    read = []
+
+    def use(path):
+        if not read:
+            read.append(path)
+            staged.land("k", "0")  # just when its path was told
+        return path.read_text()
+
+    assert page._content.read(use) == "text"
+    assert page.cell(ArtifactContents(files))["sha256"]
+
+
+def test_a_forked_process_reads_the_source(files, context, tmp_path):
+    """The copy moved in the other process, which nobody tells: what was given first is still there."""
+    page = Html(a_file(tmp_path), inject=False)
+    staged = page.stage(files, context)
+    staged._file.staged.path.unlink()
+
+    assert page._content.sha256() == Content(b"text", "").sha256()
+
+
+def test_a_file_is_recorded_though_its_first_row_lost_it(files, context):
+    """It landed, and what it was a part of did not: no files record was written. The next row brings it."""
+    page = Html("text", inject=False)
+    first, second = page.stage(files, context), page.stage(files, context)
+    path = first.land("k", "0").paths
+    first.drop()
+
+    assert second.land("k", "1").paths == path
+    assert page.stage(files, context).land("k", "2").paths == ()
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
 def test_media_travel_between_processes(copied, files, landed):
     """A loader's worker makes media and sends them; one that was logged already is a new one there."""

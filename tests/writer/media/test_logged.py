@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +181,17 @@ class FullDisk(RealFileSystem):
         return super().write(fd, data)
 
 
+@pytest.mark.parametrize("step", [None, "no number"])
+def test_what_strict_refuses_leaves_nothing(begin, step):
+    """Neither of the row's other media, which were staged before or would be after."""
+    run = begin(strict=True)
+    with pytest.raises(TypeError):
+        run.log({"img": Image(RGB)} | ({"page": Vanishing("x")} if step is None else {}), step=step)
+    run.finish()
+
+    assert below(run.log_path.parent) == [run.log_path.name]
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs the names of open files")
 def test_a_full_disk_costs_the_media_only(begin):
     """Named once per key; when there is room again, media are logged again."""
@@ -202,12 +214,29 @@ def test_a_full_disk_costs_the_media_only(begin):
 
 def test_a_run_that_is_disabled_takes_media_for_nothing(begin, tmp_path):
     """No file is made."""
-    run = begin(mode="disabled")
+    said = []
+    run = begin(mode="disabled", strict=True, warn=said.append)
     run.log({"img": Image(RGB), "t": Table(["a"], [[1]])})
     run.summary["img"] = Image(RGB)
     run.finish()
 
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == said == []
+
+
+def test_a_summary_takes_media_as_long_as_the_run(begin):
+    """After its end, and in a forked child, nothing is put into its directory."""
+    run = begin()
+    run.log({"loss": 1})
+    child = os.fork()
+    if not child:
+        run.summary["img"] = Image(RGB)
+        run.log({"img": Image(RGB)})
+        os._exit(0)
+    os.waitpid(child, 0)
+    run.finish()
+    run.summary["img"] = Image(RGB)
+
+    assert below(run.log_path.parent) == [run.log_path.name]
 
 
 def test_many_images_under_one_key(logged):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -156,8 +157,11 @@ def test_sound_that_lies_elsewhere(landed, files):
         landed(far)
 
     contents = ArtifactContents(files)
-    assert far.cell(contents) == {"caption": "c", "_type": "audio-file", "path": "media/audio/a.wav"}
-    assert contents.entries[0].ref == "gs://b/a.wav"
+    sha256 = hashlib.sha256(b"gs://b/a.wav").hexdigest()
+    path = f"media/audio/{sha256[:20]}/a.wav"
+    assert far.cell(contents) == {"caption": "c", "_type": "audio-file", "path": path, "sha256": sha256}
+    Audio("gs://other/a.wav").cell(contents)  # of the same name: a content of its own
+    assert [entry.ref for entry in contents.entries] == ["gs://b/a.wav", "gs://other/a.wav"]
 
 
 # -- video -----------------------------------------------------------------------------------------------------------
