@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 MARK = "[redacted]"
@@ -40,7 +40,7 @@ _MODEL_TOKEN = re.compile(
     re.IGNORECASE,
 )
 _STRONG_NAME = re.compile(r"pass|pwd|secret|credential|key", re.IGNORECASE)
-_HOLDER_NAME = re.compile(r"(?:secrets?|credentials?|passwords?|api[-_]?keys?|auth)$", re.IGNORECASE)
+_HOLDER_NAME = re.compile(r"(?:secrets?|credentials?|passwords?|api[-_]?keys?)$", re.IGNORECASE)
 _NO_VALUE = re.compile(r"(?:true|false|none|null|yes|no|on|off)?$", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d{1,6}(?:\.\d{1,6})?$")
 
@@ -130,7 +130,7 @@ _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 Span = tuple[int, int]
 
 
-@lru_cache(maxsize=None)  # noqa: UP033 - named for what it bounds: one entry per rule
+@cache  # one entry per rule
 def _compiled(pattern: str) -> re.Pattern[str]:
     """A pattern, made when its anchor is met for the first time: most processes meet none of them."""
     return re.compile(pattern, re.DOTALL | re.IGNORECASE if pattern in _ANY_CASE else re.DOTALL)
@@ -174,7 +174,7 @@ def redact_text(text: str, *, before: str = "", known: Sequence[str] = (), code:
     long = list(_long_stretches(text))
     spans = [*_shapes(text, long), *_found(text), *_urls(text)]
     if long or "=" in text or ":" in text:
-        spans += _named(text, code=code)
+        spans += _named(text, code=code, digests=bool(long))
     for secret in known:
         spans += ((at, at + len(secret)) for at in _places(text, secret))
     if before and _KEY_BEFORE.search(before) and not _HASH_BEFORE.search(before):
@@ -239,8 +239,11 @@ def _urls(text: str) -> Iterator[Span]:
             yield match.span(part)
 
 
-def _named(text: str, *, code: bool) -> Iterator[Span]:
-    """What is assigned to secret names, bearer tokens, and API keys behind words that say so."""
+def _named(text: str, *, code: bool, digests: bool) -> Iterator[Span]:
+    """What is assigned to secret names, bearer tokens, and API keys of 40 digits behind words that say so.
+
+    `digests`: there may be such digits.
+    """
     lower = text.lower()
     if len(lower) != len(text):  # some letters become two
         lower = text.translate(_ASCII_LOWER)
@@ -252,7 +255,7 @@ def _named(text: str, *, code: bool) -> Iterator[Span]:
             head = text[max(0, at - _NAME_REACH) : at]
             name = head[len(head.rstrip(_NAME_CHARACTERS)) :] + text[at:end]
             assigned = _assigned(text, name, end, code=code)
-            near = _compiled(_HEX_NEAR).match(text, end)
+            near = _compiled(_HEX_NEAR).match(text, end) if digests else None
             bearer = _compiled(_BEARER).match(text, at) if anchor == "bearer" else None
             if assigned is not None:
                 yield assigned

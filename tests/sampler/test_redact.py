@@ -230,3 +230,27 @@ def test_an_argument_behind_its_option_goes_whole():
     assert redact_argv(["--password=horse battery", "PASSWORD=a b", "--api-key", "c d"]).args == [
         f"--password={MARK}", f"PASSWORD={MARK}", "--api-key", MARK,
     ]  # fmt: skip
+
+
+TOKENS = ["hf_" + "a1B2" * 8, "ghp_" + "a1B2" * 9, "wandb_v1_" + "Ab1_" * 12, "sk-" + "Ab1-" * 10, "local-" + HEX40]
+
+
+@given(before=st.text(max_size=60), token=st.sampled_from(TOKENS), after=st.text(max_size=60))
+def test_a_token_goes_whatever_stands_around_it(before, token, after):
+    """As long as blanks hold it apart: no other find takes its place or a part of it."""
+    assert token not in redact_text(f"{before} {token} {after}").text
+
+
+@given(
+    name=st.sampled_from(["password", "api_key", "--hf-token", "DB.Secret", "clientSecret"]),
+    sign=st.sampled_from(["=", ": ", " = ", '": "', "='"]),
+    value=st.text(st.characters(categories=["Lu", "Ll"]), min_size=7, max_size=40),
+    before=st.text(max_size=30),
+)
+def test_a_value_beside_a_secret_name_goes(name, sign, value, before):
+    """However it is assigned, in whatever letters."""
+    end = {'": "': '"', "='": "'"}.get(sign, "")
+    text = redact_text(f"{before} {name}{sign}{value}{end} lr=0.1").text
+
+    assert value not in text.removeprefix(before)
+    assert text.endswith(f"{end} lr=0.1")
