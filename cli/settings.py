@@ -39,17 +39,15 @@ def command(*, folder: Path | None, as_json: bool) -> None:
     decided = examine(Settings(dir=folder))
     rows = []
     for setting, value, place, problems in decided.each:
-        wrong = next((problem for problem in problems if not problem.in_file), None)
+        wrong = next((problem for problem in problems if problem.fatal), None)
         source = "--dir" if place == "argument" else place
         problem = "; ".join(problem.text for problem in problems)
         rows.append(
             Row(setting.name, None, wrong.place, problem) if wrong else Row(setting.name, value, source, problem)
         )
     rows = [row for row in rows if row.name != "base_url"] + [*_server(Path.home())]
-    shown = {problem.text for decision in decided.each for problem in decision.problems}
-    for warning in decided.warnings:
-        if warning not in shown:
-            warn_on_stderr(warning)
+    for note in decided.notes:
+        warn_on_stderr(note)
     if as_json:
         for row in rows:
             click.echo(plain_json({"type": "setting", **row._asdict(), "value": _plain(row.value)}))

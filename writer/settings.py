@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import UsageError
 from .settings_sources import Decisions, decide_all, key_of
-from .settings_table import BY_KEY, SETTINGS, Resolved
+from .settings_table import BY_KEY, SETTINGS, UNSUPPORTED, Resolved, shown
 
 __all__ = ["Resolved", "Settings", "SettingsError", "examine", "new_id", "resolve", "tell"]
 
@@ -41,7 +41,8 @@ class Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         key = key_of(name)
         if key not in BY_KEY:
-            if value is not None and name not in self.unknown:
+            unwanted = value is None or (value is False and key in UNSUPPORTED)
+            if not unwanted and name not in self.unknown:
                 self.__dict__["unknown"] = [*self.unknown, name]  # not its value: it may be a key
             return
         own = _own(key)
@@ -65,7 +66,7 @@ class Settings:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __repr__(self) -> str:
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.given().items())})"
+        return shown("Settings", self.given())
 
     def given(self) -> dict[str, Any]:
         """What was given, by the settings' names."""
@@ -93,12 +94,13 @@ def resolve(
         home: the user's home; found by the environment unless given.
 
     Raises:
-        SettingsError: a value that its setting cannot have, unless it stands in a file.
+        SettingsError: a value that its setting cannot have. From a variable or a file it is an error only where the
+            run would go elsewhere without it (`Setting.steers`); else it is among the warnings, and the next one counts.
     """
     decided = examine(arguments, base, environ, home)
     for decision in decided.each:
         for problem in decision.problems:
-            if not problem.in_file:
+            if problem.fatal:
                 raise SettingsError(problem.text)
     values = {decision.setting.attribute: decision.value for decision in decided.each}
     given_id = values["run_id"] is not None

@@ -21,7 +21,7 @@ from .settings_table import (
     Resolved,
     Setting,
 )
-from .settings_values import FLAG, FOLDER, split
+from .settings_values import FLAG, FOLDER, Kind, split, unwrapped
 
 DEFAULT = "default"
 
@@ -45,8 +45,7 @@ class Source(NamedTuple):
 
     values: Mapping[str, Given]
     is_text: bool = False
-    """Its values are text: lists stand between commas, and what is empty is not there."""
-    is_file: bool = False
+    """Its values are text of a variable or a file: lists stand between commas, and what is empty is not there."""
 
 
 class Problem(NamedTuple):
@@ -54,8 +53,8 @@ class Problem(NamedTuple):
 
     text: str
     place: str
-    in_file: bool
-    """What stands in a file is passed over; elsewhere it is an error."""
+    fatal: bool
+    """It ends `init`; else the next source counts."""
 
 
 class Decision(NamedTuple):
@@ -69,10 +68,22 @@ class Decision(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """Every setting's decision, in the order of the table, and what else there is to say."""
+    """Every setting's decision, in the order of the table."""
 
     each: tuple[Decision, ...]
-    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What else there is to say: of files, and of names that are no settings."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything that is no reason to stop, a line each."""
+        passed_over = (
+            f"{problem.text}; {'the default' if decision.place == DEFAULT else decision.place} counts instead"
+            for decision in self.each
+            for problem in decision.problems
+            if not problem.fatal
+        )
+        return (*passed_over, *self.notes)
 
 
 def key_of(name: str) -> str:
@@ -107,10 +118,7 @@ def decide_all(
     sources = [*direct, *(_file(file, scopes[file.path], refused) for file in files)]
     sources = [source for source in sources if source.values]
     each = tuple(_decide(setting, sources) for setting in SETTINGS)
-    problems = [problem.text for decision in each for problem in decision.problems if problem.in_file]
-    return Decisions(
-        each, (*(file.problem for file in files if file.problem), *refused, *problems, *_unknown(unknown, files))
-    )
+    return Decisions(each, (*(file.problem for file in files if file.problem), *refused, *_unknown(unknown, files)))
 
 
 def _code(arguments: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[Source]:
@@ -127,8 +135,8 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Source]:
             continue
         key = key_of(rest.lower())
         setting = BY_KEY.get(key)
-        text = environ.get(name)
-        if setting is None or not text:
+        text = environ.get(name, "")
+        if setting is None or not text.strip():
             continue
         if prefix == "RUNFERRY":
             ours[key] = Given(text, name, name)
@@ -150,7 +158,7 @@ def _file(file: SettingsFile, scopes: set[str], refused: list[str]) -> Source:
             values[key] = Given(line.value, place, f"{place}: {name}")
         elif name != "base_url":  # a sync reads that itself, where it may stand
             refused.append(f"{place}: {name} is ignored: it is {setting.scope}")
-    return Source(values, is_text=True, is_file=True)
+    return Source(values, is_text=True)
 
 
 def _decide(setting: Setting[Any], sources: Iterable[Source]) -> Decision:
@@ -160,25 +168,30 @@ def _decide(setting: Setting[Any], sources: Iterable[Source]) -> Decision:
             given = source.values.get(key)
             if given is None:
                 continue
+            is_switch = key in setting.switches
+            kind: Kind[Any] = FLAG if is_switch else setting.kind
             try:
-                if key not in setting.switches:
-                    value = split(given.value) if setting.kind.listed and source.is_text else given.value
-                    return Decision(setting, setting.kind.read(value), given.place, tuple(problems))
-                if FLAG.read(given.value):
-                    value = setting.kind.read(setting.switches[key])
-                    return Decision(setting, value, given.place, tuple(problems))
+                value = kind.read(split(given.value) if kind.listed and source.is_text else unwrapped(given.value))
             except Exception:  # whatever the value's type does when it is asked
-                takes = FLAG.takes if key in setting.switches else setting.kind.takes
-                text = f"{given.shown}={_shown(given.value)}: {key} takes {takes}"
-                problems.append(Problem(text, given.place, source.is_file))
+                text = f"{given.shown}={_shown(given.value)}: {key} takes {kind.takes}"
+                fatal = not source.is_text or (setting.steers and not is_switch)
+                problems.append(Problem(text, given.place, fatal))
+                continue
+            if is_switch:
+                if not value:
+                    continue
+                value = setting.kind.read(setting.switches[key])
+            return Decision(setting, value, given.place, tuple(problems))
     value = None if setting.default is None else setting.kind.read(setting.default)
     return Decision(setting, value, DEFAULT, tuple(problems))
 
 
 def _shown(value: Any) -> str:
+    from ..sampler.redact import redact_text
+
     if not isinstance(value, (str, int, float, os.PathLike)):
         return f"a {type(value).__name__}"
-    text = repr(value)
+    text = redact_text(repr(value)).text
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

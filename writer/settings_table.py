@@ -26,6 +26,8 @@ class Setting(Generic[T]):
         keys: its names, the strongest first: switches, its own, the peer's.
         switches: other names that, when true, stand for a value of this setting.
         environment: the variables that give it, the strongest first.
+        steers: what the run is and where it goes hangs on it: a wrong value ends `init` wherever it stands, where that
+            of another setting is named and passed over unless it was given in code.
         scope: where it may stand. What lies beside a training script may have come with somebody else's code, so it
             does not decide what is kept secret, nor where anything goes.
     """
@@ -41,8 +43,10 @@ class Setting(Generic[T]):
         also: tuple[str, ...] = (),
         switches: Mapping[str, Any] | None = None,
         scope: str = ANYWHERE,
+        steers: bool = False,
     ) -> None:
         self.name, self.kind, self.default, self.about, self.scope = name, kind, default, about, scope
+        self.steers = steers
         self.switches: Mapping[str, Any] = switches or {}
         self.peer = (*self.switches, *peer)
         self._also = also
@@ -85,6 +89,7 @@ class Resolved:
         "`online` logs here too and starts a sync beside the run; `disabled` writes nothing; `dryrun` is `offline`.",
         peer=("mode",),
         switches={"disabled": "disabled"},
+        steers=True,
     )
     root = Setting(
         takes.FOLDER,
@@ -93,14 +98,20 @@ class Resolved:
         name="dir",
         peer=("dir", "root_dir"),
         scope=NOT_IN_FILES,
+        steers=True,
     )
-    project = Setting(takes.PROJECT, "uncategorized", "Where the run belongs.", peer=("project",))
-    entity = Setting(takes.TEXT, "", "The user or team whose project it is.", peer=("entity",))
+    project = Setting(takes.PROJECT, "uncategorized", "Where the run belongs.", peer=("project",), steers=True)
+    entity = Setting(takes.TEXT, "", "The user or team whose project it is.", peer=("entity",), steers=True)
     name = Setting(takes.TEXT, "", "How the run is shown.", peer=("name", "run_name"))
     notes = Setting(takes.TEXT, "", "Free text about the run.", peer=("notes", "run_notes"))
     tags = Setting(takes.TAGS, (), "Labels to find the run by.", peer=("tags", "run_tags"))
     run_id = Setting(
-        takes.RUN_ID, None, "The run's id; eight random characters unless given.", peer=("run_id",), also=("id",)
+        takes.RUN_ID,
+        None,
+        "The run's id; eight random characters unless given.",
+        peer=("run_id",),
+        also=("id",),
+        steers=True,
     )
     group = Setting(takes.TEXT, "", "Runs that are shown together.", peer=("run_group",))
     job_type = Setting(takes.TEXT, "", "What the run does within its group.", peer=("job_type", "run_job_type"))
@@ -111,6 +122,7 @@ class Resolved:
         "Whether the run goes on where earlier logs of its id end: `must` wants some, `never` wants none.",
         name="resume",
         peer=("resume",),
+        steers=True,
     )
     reinit = Setting(
         takes.REINIT,
@@ -129,9 +141,7 @@ class Resolved:
     durability = Setting(
         takes.choice("relaxed", "normal", "record", "disk"), "normal", "What a crash may lose; see writing.md."
     )
-    strict = Setting(
-        takes.FLAG, False, "Raise for values that cannot be logged instead of leaving them out.", peer=("strict",)
-    )
+    strict = Setting(takes.FLAG, False, "Raise for values that cannot be logged instead of leaving them out.")
     ranks = Setting(
         takes.choice("auto", "all"),
         "auto",
@@ -152,7 +162,7 @@ class Resolved:
     )
     sync_watch = Setting(takes.FLAG, True, "Whether a run with mode `online` starts the process that syncs it.")
     base_url = Setting(
-        takes.TEXT,
+        takes.SERVER,
         "",
         "The server that an `online` run is synced to; the sync's own setting unless given.",
         peer=("base_url",),
@@ -165,7 +175,7 @@ class Resolved:
         "What of the console is logged: `wrap` what is written to `sys.stdout` and `sys.stderr`, `redirect` all output.",
         peer=("console",),
     )
-    silent = Setting(takes.FLAG, False, "Print only warnings about lost data.", peer=("silent",))
+    silent = Setting(takes.FLAG, False, "Print nothing as the run begins, and only warnings later.", peer=("silent",))
     quiet = Setting(takes.FLAG, False, "Print only warnings.", peer=("quiet",))
     log_guides = Setting(
         takes.FLAG,
@@ -258,7 +268,14 @@ class Resolved:
         raise AttributeError(f"{name} was decided")
 
     def __repr__(self) -> str:
-        return f"Resolved({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+        return shown("Resolved", self.__dict__)
+
+
+def shown(name: str, values: Mapping[str, Any]) -> str:
+    """What `repr` says of settings: they may hold a secret, such as a key in `notes`."""
+    from ..sampler.redact import redact_text
+
+    return redact_text(f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})").text
 
 
 SETTINGS: tuple[Setting[Any], ...] = tuple(item for item in vars(Resolved).values() if isinstance(item, Setting))
@@ -274,8 +291,13 @@ UNSUPPORTED = {
     "fork_from": "a run is not forked here: it begins anew",
     "api_key": "a sync takes the key from RUNFERRY_API_KEY, WANDB_API_KEY or netrc",
     "resume_from": "a run is not rewound here: `resume` goes on at its end",
+    "sync_tensorboard": "what is written for TensorBoard is not read here: log it to the run too",
+    "tensorboard": "what is written for TensorBoard is not read here: log it to the run too",
+    "monitor_gym": "recorded films are not looked for here: log each as a `Video`",
 }
 """Settings of the peer whose absence somebody could miss, and what is done instead."""
 
-WITHOUT_EFFECT = frozenset({"start_method"})
+WITHOUT_EFFECT = frozenset(
+    {"start_method", "allow_val_change", "anonymous", "force", "init_timeout", "x_service_wait", "disable_job_creation"}
+)
 """Settings of the peer that many scripts give and nobody misses: nothing is said about them."""

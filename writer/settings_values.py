@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -60,10 +61,20 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(part for item in text.split(",") if (part := item.strip()))
 
 
+def unwrapped(value: Any) -> Any:
+    """What stands behind the member of an enumeration, bytes, or text of a type of its own."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, bytes):
+        value = value.decode()
+    return str.__str__(value) if isinstance(value, str) else value
+
+
 def _text(value: Any) -> str:
-    if isinstance(value, (dict, list, tuple, set, frozenset)):
-        raise TypeError
+    value = unwrapped(value)
     text = str(value)
+    if not isinstance(value, str) and (value is None or hasattr(value, "__iter__") or text.startswith("<")):
+        raise TypeError  # nobody's name is that of an object's place in memory
     if text.isascii():
         return text
     # Bytes of the environment that are no UTF-8 come as lone surrogates, which no record can hold.
@@ -72,6 +83,8 @@ def _text(value: Any) -> str:
 
 def _flag(value: Any) -> bool:
     if not isinstance(value, str):
+        if value not in (0, 1):  # True and False of any type are these
+            raise ValueError
         return bool(value)
     word = value.strip().lower()
     if word not in _TRUE | _FALSE:
@@ -100,7 +113,7 @@ def _project(value: Any) -> str:
 
 
 def _run_id(value: Any) -> str:
-    run_id = str(value)
+    run_id = _text(value)
     if not valid_run_id(run_id):
         raise ValueError
     return run_id
@@ -110,9 +123,16 @@ def _folder(value: Any) -> Path:
     path = Path(value).expanduser()
     with suppress(FileNotFoundError):  # the working directory was removed: the log cannot be made, and says so
         path = path.absolute()
-    if "\0" in str(path):
+    if b"\0" in os.fsencode(path):  # which raises for what no file system can hold
         raise ValueError
     return path
+
+
+def _server(value: Any) -> str:
+    url = _text(value).strip()
+    if "@" in url or (url and not re.fullmatch(r"https?://[^\s/]\S*", url)):
+        raise ValueError
+    return url
 
 
 def _seconds(value: Any) -> float:
@@ -182,6 +202,7 @@ TAGS = Kind(f"a list of texts, each of 1 to {_MAX_TAG} characters", _tags, liste
 PROJECT = Kind(f"up to {_MAX_PROJECT} characters, none of {' '.join(sorted(_NO_PROJECT))}", _project)
 RUN_ID = Kind("1 to 128 bytes of printable characters, none of : ; , # ? / \\ '", _run_id)
 FOLDER = Kind("a path", _folder)
+SERVER = Kind("an http(s) URL without a user and a password", _server)
 SECONDS = Kind("seconds from 0.1 to 1,000,000", _seconds)
 BYTES = Kind("bytes, or text such as 500 MB or 1 GiB", _byte_count)
 COUNT = Kind("a whole number; 0 for what is found", _count)

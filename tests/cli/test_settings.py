@@ -79,13 +79,13 @@ def test_a_wrong_value_in_a_file_is_passed_over_and_shown(call, tmp_path):
     """What counts instead is shown beside the place of the wrong one."""
     folder = tmp_path / "work" / "wandb"
     folder.mkdir()
-    (folder / "settings").write_text("[default]\nmode = fast\nnonsense\nfuture = 1\n")
+    (folder / "settings").write_text("[default]\nconsole = fast\nnonsense\nfuture = 1\n")
     result = call("--json")
-    row = rows(result)["mode"]
+    row = rows(result)["console"]
 
     assert result.exit_code == 2
-    assert (row["value"], row["source"]) == ("offline", "default")
-    assert row["problem"].startswith(f"{folder / 'settings'}:2: mode='fast': mode takes offline")
+    assert (row["value"], row["source"]) == ("off", "default")
+    assert row["problem"].startswith(f"{folder / 'settings'}:2: console='fast': console takes off")
     assert f"{folder / 'settings'}:3: this line is ignored" in result.stderr
     assert "no meaning here: future" in result.stderr
     assert result.stderr.count("fast") == 0

@@ -107,11 +107,11 @@ def test_quiet_leaves_warnings(tmp_path, capsys):
 def test_settings_without_meaning_are_named_once(tmp_path, capsys):
     """A script for the peer carries settings that nothing here needs; a wrong value is an error."""
     for _ in range(2):
-        runferry.init(dir=tmp_path, sync_tensorboard=True, settings=runferry.Settings(x_sync=True, disable_stats=True))
+        runferry.init(dir=tmp_path, console_multipart=True, settings=runferry.Settings(x_sync=True, disable_stats=True))
         runferry.finish()
     error = capsys.readouterr().err
 
-    assert error.count("no meaning here: sync_tensorboard, x_sync\n") == 1
+    assert error.count("no meaning here: console_multipart, x_sync\n") == 1
     with pytest.raises(SettingsError, match="durability"):
         runferry.init(dir=tmp_path, durability="never")
 

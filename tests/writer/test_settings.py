@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import enum
 import pickle
 import re
 from pathlib import Path
 
 import pytest
 from runferry.writer.ranks import Rank, Role, rank_of
-from runferry.writer.settings import Settings, SettingsError, new_id, resolve
+from runferry.writer.report import warn_on_stderr
+from runferry.writer.settings import Settings, SettingsError, new_id, resolve, tell
 
 
 def test_the_order_of_sources():
@@ -61,10 +63,11 @@ def test_disabled_by_variable(variable):
 
 def test_the_peers_names_for_settings_are_understood():
     """Scripts pass the peer's Settings; what has no meaning here is kept to be named."""
-    settings = Settings(run_name="n", x_disable_stats=True, root_dir="/r", sync_tensorboard=True, _x=1)
+    settings = Settings(run_name="n", x_disable_stats=True, root_dir="/r", sync_tensorboard=True, _x=False)
+    settings.monitor_gym = False
 
     assert (settings.name, settings.disable_stats, settings.dir) == ("n", True, "/r")
-    assert settings.unknown == ["sync_tensorboard", "_x"]
+    assert settings.unknown == ["sync_tensorboard", "_x"]  # who turns off what is not there misses nothing
 
 
 @pytest.mark.parametrize(
@@ -84,14 +87,28 @@ def test_ids_that_no_backend_or_disk_takes(run_id):
         ({"dir_prefix": "x"}, {}),
         ({"ranks": "some"}, {}),
         ({"sample_interval": 0.01}, {}),
-        ({}, {"RUNFERRY_DURABILITY": "x"}),
-        ({}, {"RUNFERRY_SAMPLE_INTERVAL": "soon"}),
         ({}, {"WANDB_RUN_ID": "a/b"}),
+        ({}, {"WANDB_MODE": "fast"}),
+        ({}, {"RUNFERRY_DIR": "a\0b"}),
+        ({}, {"WANDB_PROJECT": "a/b"}),
+        ({}, {"WANDB_RESUME": "sometimes"}),
         ({"sample_interval": "nan"}, {}),
         ({"sample_interval": 1e20}, {}),
         ({"tags": 5}, {}),
+        ({"tags": b"\xff"}, {}),
+        ({"tags": [None]}, {}),
+        ({"name": [None]}, {}),
+        ({"name": iter("ab")}, {}),
+        ({"name": print}, {}),
+        ({"run_id": object()}, {}),
+        ({"run_id": ["a"]}, {}),
+        ({"strict": 2}, {}),
+        ({"strict": [True]}, {}),
         ({"dir": "a\0b"}, {}),
+        ({"dir": "\ud800"}, {}),
         ({"dir": 5}, {}),
+        ({"base_url": "localhost:8080"}, {}),
+        ({"base_url": "https://user:word@host"}, {}),
     ],
 )
 def test_values_that_a_setting_cannot_have(given, environ):
@@ -99,6 +116,75 @@ def test_values_that_a_setting_cannot_have(given, environ):
     (source,) = [*given, *environ]
     with pytest.raises(SettingsError, match=f"^{source}="):
         resolve(Settings(**given), None, environ)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "attribute", "value"),
+    [
+        ("RUNFERRY_DURABILITY", "x", "durability", "normal"),
+        ("RUNFERRY_SAMPLE_INTERVAL", "soon", "sample_interval", 15),
+        ("WANDB_CONSOLE", "foo", "console", "off"),
+        ("WANDB_TAGS", "a," + "b" * 65, "tags", ()),
+        ("WANDB_DISABLED", "perhaps", "mode", "offline"),
+        ("RUNFERRY_REDACT", "no-argv", "redact", {"argv", "config", "environment", "git"}),
+        ("WANDB_BASE_URL", "https://user:word@host", "base_url", ""),
+    ],
+)
+def test_wrong_variables_that_lead_no_run_astray(variable, text, attribute, value, capsys):
+    """A cluster's profile stops no training: the value is named loudly, and the next source counts."""
+    resolved = resolve(Settings(), None, {variable: text})
+    (warning,) = resolved.warnings
+
+    assert getattr(resolved, attribute) == value
+    assert warning.startswith(f"{variable}=")
+    assert warning.endswith("; the default counts instead")
+    assert "word@" not in warning
+    tell(resolved, warn_on_stderr)
+    assert f"WARNING {warning}\n" in capsys.readouterr().err
+
+
+def test_a_wrong_variable_leaves_the_next_source():
+    """The warning says which."""
+    environ = {"RUNFERRY_CONSOLE": "foo", "WANDB_CONSOLE": "wrap"}
+    resolved = resolve(Settings(), None, environ)
+
+    assert resolved.console == "wrap"
+    assert resolved.warnings == (
+        "RUNFERRY_CONSOLE='foo': console takes off, wrap or redirect; WANDB_CONSOLE counts instead",
+    )
+    assert resolve(Settings(console="off"), None, environ).warnings == ()
+
+
+class Word(str, enum.Enum):
+    """Choices as programs keep them."""
+
+    OFFLINE = "offline"
+
+
+def test_what_stands_for_text():
+    """The value of an enumeration's member, the text of bytes; blanks alone in a variable are nothing."""
+    given = Settings(
+        mode=Word.OFFLINE, name=Word.OFFLINE, dir=Word.OFFLINE, notes=b"caf\xc3\xa9", tags=[b"a", Word.OFFLINE]
+    )
+    found = resolve(given, None, {"WANDB_PROJECT": " \n"})
+
+    assert (found.mode, found.name, found.notes) == ("offline", "offline", "caf\xe9")
+    assert (found.root, found.tags, found.project) == (Path.cwd() / "offline", ("a", "offline"), "uncategorized")
+    assert resolve(Settings(tags=b"a"), None, {}).tags == ("a",)
+    assert type(found.name) is str
+
+
+def test_no_secret_is_shown():
+    """Neither by `repr`, which stands in tracebacks and debuggers, nor by the message about a wrong value."""
+    secret = "hf_" + "aB3" * 10
+    given = Settings(notes=f"token={secret}", project="p")
+
+    assert secret not in repr(given)
+    assert "project='p'" in repr(given)
+    assert secret not in repr(resolve(given, None, {}))
+    with pytest.raises(SettingsError) as caught:
+        resolve(Settings(project=f"https://user:{secret}@host"), None, {})
+    assert secret not in str(caught.value)
 
 
 def test_values_that_are_nearly_right():
@@ -280,6 +366,7 @@ def test_settings_as_an_object():
         ({"WANDB__DISABLE_STATS": "true"}, "disable_stats", True),
         ({"WANDB_RUN_NAME": "a"}, "name", "a"),
         ({"WANDB_DURABILITY": "disk"}, "durability", "normal"),
+        ({"WANDB_STRICT": "true"}, "strict", False),  # the peer has it, and does nothing with it
         ({"WANDB_GROUP": "a"}, "group", ""),
         ({"RUNFERRY_GROUP": "a", "WANDB_RUN_GROUP": "b"}, "group", "a"),
         ({"WANDB_START_METHOD": "thread"}, "mode", "offline"),

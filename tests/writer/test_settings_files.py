@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given as tried_with
 from hypothesis import strategies as st
 from runferry.writer import settings_files
-from runferry.writer.settings import Settings, resolve, tell
+from runferry.writer.settings import Settings, SettingsError, resolve, tell
 from runferry.writer.settings_files import MAX_BYTES, Line, read_settings_file, user_files, workspace_files
 
 
@@ -223,28 +223,32 @@ def test_a_workspace_is_where_runs_go_and_where_the_script_starts(tmp_path, monk
 def test_a_wrong_value_in_a_file_is_passed_over(tmp_path):
     """The next source counts, one line names file, line, value and what the setting takes; a training goes on."""
     home = tmp_path / "home"
-    for folder, mode in ((tmp_path / "wandb", "fast"), (home / ".config" / "wandb", "disabled")):
-        folder.mkdir(parents=True)
-        (folder / "settings").write_text(f"[default]\nmode = {mode}\n")
+    files = [tmp_path / "wandb" / "settings", home / ".config" / "wandb" / "settings"]
+    for file, console in zip(files, ("fast", "wrap"), strict=True):
+        file.parent.mkdir(parents=True)
+        file.write_text(f"[default]\nconsole = {console}\n")
     resolved = resolve(Settings(dir=tmp_path), None, {}, home)
 
-    assert resolved.mode == "disabled"
-    (warning,) = resolved.warnings
-    assert warning == (
-        f"{tmp_path / 'wandb' / 'settings'}:2: mode='fast': mode takes offline, online, disabled or dryrun"
+    assert resolved.console == "wrap"
+    assert resolved.warnings == (
+        f"{files[0]}:2: console='fast': console takes off, wrap or redirect; {files[1]}:2 counts instead",
     )
+    files[1].write_text("[default]\nproject = a/b\n")
+    with pytest.raises(SettingsError, match=f"^{files[1]}:2: project='a/b': project takes "):
+        resolve(Settings(dir=tmp_path), None, {}, home)
+    assert resolve(Settings(dir=tmp_path, project="p"), None, {}, home).project == "p"
 
 
 def test_names_without_meaning_are_told_in_one_line(tmp_path):
     """Those of arguments, objects and files together, sorted, with a guess for slips; variables may be anybody's."""
     (tmp_path / "wandb").mkdir()
     file = tmp_path / "wandb" / "settings"
-    file.write_text("[default]\nx_service_wait = 3\nbase_url = http://a\nstart_method = fork\n")
-    given = Settings(dir=tmp_path, sync_tensorboard=True, x_proxies=None, projct="p", start_method="thread")
+    file.write_text("[default]\nx_service_hope = 3\nbase_url = http://a\nstart_method = fork\n")
+    given = Settings(dir=tmp_path, console_multipart=True, x_proxies=None, projct="p", start_method="thread")
     resolved = resolve(given, {"\x1b[2J": 1}, {"RUNFERRY_PROJCT": "p", "WANDB_FUTURE": "1"})
 
     assert [line.removeprefix("these settings have no meaning here: ") for line in resolved.warnings] == [
-        f"'\\x1b[2J', projct (did you mean project?), sync_tensorboard, x_service_wait ({file})"
+        f"'\\x1b[2J', console_multipart, projct (did you mean project?), x_service_hope ({file})"
     ]
     assert len(resolve(Settings(**{f"x{number}": 1 for number in range(500)}), None, {}).warnings[0]) < 1000
 

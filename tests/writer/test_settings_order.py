@@ -36,6 +36,7 @@ def texts(setting):
         "reinit": ("create_new", "return_previous"),
         "redact": ("-config", "off"),
         "dir": ("/one", "/two"),
+        "base_url": ("http://one", "https://two:8080/path"),
         "copy_limit": ("1 MB", "2 MiB"),
         "sample_interval": ("1.5", "2.5"),
     }
@@ -176,7 +177,7 @@ ANY_TEXT = st.one_of(
     values=st.dictionaries(st.sampled_from(sorted(v for s in SETTINGS for v in s.environment)), ANY_TEXT, max_size=6)
 )
 def test_any_text_of_the_environment_is_taken_or_named(values):
-    """Either every setting has a value of its kind, or the error names the variable, its text and what it takes."""
+    """Every setting has a value of its kind, or a line names variable, text and what it takes: an error if it steers."""
     try:
         resolved = resolve(Settings(), None, values)
     except SettingsError as error:
@@ -186,7 +187,10 @@ def test_any_text_of_the_environment_is_taken_or_named(values):
         assert variable in values
         assert f": {key} takes " in message
         assert len(message) < 800
+        assert BY_KEY[key].steers
     else:
+        named = (line for line in resolved.warnings if " takes " in line)
+        assert {line.partition("=")[0] for line in named} <= {*values}
         for setting in SETTINGS:
             value = getattr(resolved, setting.attribute)
             assert isinstance(value, frozenset) or setting.kind.read(value) == value
