@@ -117,14 +117,18 @@ class Attendant:
 
     def _as_told(self, context: dict[str, Any]) -> dict[str, Any]:
         """What was found out, with what the settings say instead."""
-        told = {name: getattr(self._settings, name) for name in ("host", "program", "username")}
+        given = self._settings
+        told = {"host": given.host, "program": given.program, "username": given.username}
         hidden = {"git"} if self._settings.disable_git else set()
         found = {name: value for name, value in context.items() if name not in hidden}
         return {**found, **{name: value for name, value in told.items() if value}}
 
     def _do_errands(self) -> None:
         for errand in self._errands:
-            errand()
+            try:
+                errand()
+            except Exception as error:
+                self._warn(f"a file about the run is not saved: {type(error).__name__}: {error}")
 
     def _tell_hidden(self, count: int) -> None:
         if count and self._settings.talks:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import records
 from .artifactmethods import ArtifactMethods
 from .encoding import to_json
+from .report import say
 
 if TYPE_CHECKING:
     from .artifact import Artifact
     from .runfiles import RunFiles
     from .savedfiles import SavedFiles
 
+DIFF = "diff.patch"
+"""What was not committed when the run began; the peer calls it so too."""
 FEATURE_SAVE = 3
 """Telemetry's number of it."""
 
@@ -130,8 +135,11 @@ class SaveMethods(ArtifactMethods):
         from .codefiles import below_repository, main_script
 
         given = self._settings.program
-        script = Path(given).absolute() if given else main_script()
-        return script, below_repository(script, Path.cwd(), git=not self._settings.disable_git)
+        try:
+            script = Path(given).absolute() if given else main_script()
+            return script, below_repository(script, Path.cwd(), git=not self._settings.disable_git)
+        except FileNotFoundError:  # the working directory was removed
+            return None, ""
 
     def _say_code_path(self, path: str) -> None:
         body = records.config([(("_wandb", "code_path"), to_json(path))])
@@ -148,6 +156,10 @@ class SaveMethods(ArtifactMethods):
                 errands.append(lambda: self._save_script(script, f"code/{path}"))
         if not self._settings.disable_meta:
             errands.append(self._save_requirements)
+        if self._settings.git_diff and not self._settings.disable_git:
+            with suppress(FileNotFoundError):  # the working directory was removed
+                here = Path.cwd()  # now: the script may go elsewhere
+                errands.append(lambda: self._save_diff(here))
         return errands
 
     def _save_script(self, script: Path, path: str) -> None:
@@ -159,7 +171,27 @@ class SaveMethods(ArtifactMethods):
 
         self._place(requirements(), "requirements.txt")
 
+    def _save_diff(self, folder: Path) -> None:
+        from ..sampler import gitinfo
+
+        try:
+            repository = gitinfo.find(folder)
+            if repository is None:
+                return
+            diff = gitinfo.diff(repository.root, redact="git" in self._settings.redact)
+        except OSError as error:
+            self._warn_once("git_diff", f"{DIFF} is not saved: {error.strerror or error}")
+            return
+        if not diff.patch or not self._place(diff.patch, DIFF):
+            return
+        if diff.cut:
+            self._warn_once("git_diff", f"{DIFF} is cut off behind {gitinfo.MAX_DIFF >> 20} MiB")
+        if diff.redacted and self._settings.talks:
+            say(f"{diff.redacted} of the values in {DIFF} look like secrets and are hidden (setting redact=-git)")
+
     def _place(self, source: Path | bytes, path: str) -> bool:
+        if any(fnmatch(path, pattern) for pattern in self._settings.ignore_globs):
+            return False
         try:
             self._files.stage(source).place(path)
         except (OSError, ValueError) as error:
