@@ -57,7 +57,11 @@ class Attendant:
             return
         self._importing = True
         self._thread = threading.Thread(target=self._run, name="runferry-attendant", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system's bound of threads
+            self._thread, self._importing = None, False
+            self._warn(f"no system metrics and no record of the machine: {error}")
 
     def stop(self) -> None:
         """Take the last sample and end."""

@@ -35,6 +35,9 @@ class FileSystem(Protocol):
     def truncate(self, fd: int, size: int) -> None:
         """Cut the file to `size` bytes."""
 
+    def identity(self, fd: int) -> tuple[int, int]:
+        """What tells the file from every other one."""
+
     def name_count(self, fd: int) -> int:
         """How many names the file has; none if it was deleted."""
 
@@ -92,6 +95,11 @@ class RealFileSystem:
     def truncate(self, fd: int, size: int) -> None:
         """As the port says."""
         os.ftruncate(fd, size)
+
+    def identity(self, fd: int) -> tuple[int, int]:
+        """As the port says."""
+        status = os.fstat(fd)
+        return status.st_dev, status.st_ino
 
     def name_count(self, fd: int) -> int:
         """As the port says."""

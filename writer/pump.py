@@ -141,7 +141,12 @@ class Pump:
     def start(self) -> None:
         """Start the thread, and wait a little for it to make the log. It is a daemon: it never keeps a process alive."""
         self._thread = threading.Thread(target=self._run, name="runferry-writer", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system's bound of threads, or the interpreter is going down
+            self._thread, self.ended = None, True
+            self._warn(f"no thread can be started ({error}): nothing can be written, and training goes on")
+            return
         if not self._opened.acquire(timeout=OPEN_WAIT_S):
             self._warn("the disk does not answer: the run begins without a log, and rows wait for it in memory")
 
@@ -331,7 +336,7 @@ class Pump:
         if not (asked or timed or not self._named_directories):
             return False
         self._synced_at = now
-        self.recorder.sync_files()  # what a row names is on the device before the row
+        self.recorder.sync_files()  # begins it: a large file holds up no row
         synced = self._journal.sync()  # also where not all was written: what is in the file must not wait for the rest
         if not synced and written:  # it goes to a new segment at once
             synced = self._journal.write(now=True) and self._journal.sync()

@@ -14,12 +14,14 @@ class FinishReport(NamedTuple):
     paths: tuple[Path, ...]
     """The logs that hold the run: one, unless a disk failed meanwhile."""
     rows_written: int
+    """Rows in a log whose last sync, if there was one, succeeded."""
     rows_dropped: int
-    """Rows that are in no log: queues full, disk full to the end, or too large for a record."""
+    """Rows that are in no log: queues full, disk full to the end, too large for a record, or in a log that was deleted."""
     others_dropped: int
     """Samples, pieces of console output and other records that are in no log."""
     rows_unsure: int
-    """Rows in a log whose sync failed: on the device or not, nobody knows."""
+    """Rows in a log whose sync failed, and that memory no longer held: on the device or not, nobody knows. They count
+    neither as written nor as dropped."""
     rows_late: int
     """Rows logged with a lower step than one before; they are in the log."""
     synced: bool

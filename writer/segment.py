@@ -15,6 +15,7 @@ from ..logformat.rundir import log_name
 from .filesystem import FileSystem
 
 UNNAMED = "" if os.name == "nt" else ".new"  # Windows renames no open file: there a log has its name from the start
+CLOSED = -1
 MAX_SUFFIX = 1000
 """Runs of one id that may start within one second in one folder."""
 
@@ -48,6 +49,7 @@ class Segment:
     def __init__(self, fs: FileSystem, path: Path, fd: int, unsynced_directories: list[Path]) -> None:
         self._fs = fs
         self._fd = fd
+        self._identity: tuple[int, int] | None = None
         self._unsynced_directories = unsynced_directories
         self._named = False
         self.path = path
@@ -101,6 +103,7 @@ class Segment:
         Raises:
             WriteError: not all was taken.
         """
+        self._make_sure()
         done, whole, failure = 0, len(ends), None
         view = memoryview(data)
         try:
@@ -125,6 +128,19 @@ class Segment:
         if failure is not None:
             raise failure
 
+    def _make_sure(self) -> None:
+        """A program that closes all descriptors, as daemons do, may have given our number to a file of its own."""
+        try:
+            identity = self._fs.identity(self._fd)
+        except OSError as error:
+            raise WriteError(error, 0, torn=True) from None
+        if self._identity is None:
+            self._identity = identity
+        elif identity != self._identity:
+            self._fd = CLOSED
+            reason = OSError(errno.EBADF, "its descriptor was closed, and is another file's now")
+            raise WriteError(reason, 0, torn=True)
+
     def _name(self) -> None:
         """Let readers see the log."""
         if UNNAMED:
@@ -147,6 +163,7 @@ class Segment:
         Raises:
             OSError: it cannot be told.
         """
+        self._make_sure()
         return self._named and self._fs.name_count(self._fd) == 0
 
     def sync(self) -> None:
@@ -173,8 +190,9 @@ class Segment:
         Raises:
             OSError: a network file system found only now that it could not keep what was written.
         """
-        fd, self._fd = self._fd, -1  # never twice: a forked child must not close what took its number
-        self._fs.close(fd)
+        fd, self._fd = self._fd, CLOSED  # never twice: a forked child must not close what took its number
+        if fd != CLOSED:
+            self._fs.close(fd)
 
     def abandon(self) -> None:
         """Close without caring: in a forked child, or when the file is no longer trusted."""

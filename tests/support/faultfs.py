@@ -113,6 +113,10 @@ class FaultFS:
             self.space += len(file.data) - size
         del file.data[size:]
 
+    def identity(self, fd: int) -> tuple[int, int]:
+        self._call("identity")
+        return 0, id(self._open[fd])
+
     def name_count(self, fd: int) -> int:
         self._call("name_count")
         return sum(file is self._open[fd] for file in self.files.values())

@@ -44,7 +44,7 @@ POINTS = [
     # The first log of a folder: directories, the log under its first name, its opening, its name, the link, the sync.
     *_each("opening", "make_directories", "make_directory*2", "create", "write", "name", "replace_link"),
     *_each("opening", "sync_file", "sync_directory*3"),
-    *_each("rows", "write*2"),
+    *_each("rows", "identity", "write*2"),
     *_each("long rows", "write*2"),  # of several blocks
     *_each("config", "write", "sync_data"),
     *_each("flush", "write", "sync_data"),

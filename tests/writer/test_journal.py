@@ -73,7 +73,7 @@ def test_one_write_takes_all_that_is_queued():
     rig.fs.calls.clear()
 
     assert rig.write(*range(500))
-    assert rig.fs.calls == ["write"]
+    assert rig.fs.calls == ["identity", "write"]
     assert numbers(rig.fs.logs()[0]) == list(range(500))
 
 
@@ -89,7 +89,7 @@ def test_a_new_log_is_synced_with_the_names_above_it():
     rig.write(1)
     rig.fs.calls.clear()
     assert rig.journal.sync()
-    assert rig.fs.calls == ["name_count", "sync_data"]
+    assert rig.fs.calls == ["identity", "name_count", "sync_data"]
 
 
 def test_directories_that_cannot_be_synced_are_no_failure():
@@ -334,6 +334,22 @@ def test_a_log_that_was_deleted_is_begun_anew():
     assert f"{gone} was deleted, and 5 rows with it" in rig.warnings[0]
     assert rig.journal.paths == [path for path in rig.fs.files if path.suffix == ".wandb"]
     assert read(rig.fs.logs()[0])[1].message().resume
+
+
+def test_a_descriptor_that_became_another_files_is_let_alone():
+    """A program closes every descriptor and opens a file of its own: not a byte of ours goes there."""
+    rig = Rig()
+    rig.write(*range(3))
+    other = rig.fs.create(Path("/data/checkpoint"))
+    ours, rig.fs._open[rig.journal._segment._fd] = rig.fs._open[rig.journal._segment._fd], rig.fs._open[other]
+
+    assert not rig.write(3)
+    assert "is another file's now" in rig.warnings[0]
+    assert rig.journal.write(now=True)
+    assert numbers(rig.fs.logs()[1]) == [0, 1, 2, 3]
+    assert rig.fs.files[Path("/data/checkpoint")].data == b""
+    assert "close" not in rig.fs.calls
+    assert numbers(bytes(ours.data)) == [0, 1, 2]
 
 
 def test_an_error_is_named_again_after_a_long_time():

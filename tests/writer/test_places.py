@@ -134,6 +134,24 @@ rows(run)
     assert state.exit_code == 0
 
 
+def test_a_program_that_closes_every_descriptor(tmp_path):
+    """As daemons do: what it opens then under our number is its own, and the rows go to a new log."""
+    body = """
+run = runferry.init(dir=folder, settings=quiet, durability="record")
+run.log({"n": -1})
+os.closerange(3, 64)
+files = [open(f"{folder}/own{number}", "w") for number in range(20)]
+rows(run)
+"""
+    out, err, _ = child(tmp_path, body)
+
+    assert out == "4 0 True\n"
+    assert "is another file's now" in err
+    assert all(path.stat().st_size == 0 for path in tmp_path.glob("own*"))
+    held = {row["n"] for log in tmp_path.glob("wandb/run-*/*.wandb") for row in fold(log).rows}
+    assert held == {-1, 0, 1, 2}
+
+
 def test_a_folder_that_is_renamed_meanwhile(tmp_path):
     """The log goes with it."""
     body = """

@@ -249,6 +249,22 @@ def test_a_thread_that_cannot_work_ends_and_says_so(monkeypatch):
     assert "no module named orjson" in rig.warnings[0]
 
 
+def test_a_thread_that_cannot_be_started(monkeypatch):
+    """Where the system or a dying interpreter allows no more threads a run begins all the same, and says what it means."""
+
+    def refuse(_thread):
+        raise RuntimeError("can't start new thread")
+
+    rig = Rig()
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    rig.pump.start()
+    rig.log(a=1)
+
+    assert not rig.pump.barrier(sync=True)
+    assert rig.pump.stop()
+    assert "can't start new thread" in rig.warnings[0]
+
+
 def test_one_bad_job_does_not_end_the_log():
     """A fault in one item is named once, and the next row is written."""
     rig = Rig()

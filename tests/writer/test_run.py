@@ -618,6 +618,21 @@ def test_a_failed_sync_moves_to_a_new_log(begin, state, tmp_path):
     assert state(first, second).exit_code == 0
 
 
+def test_a_process_that_may_start_no_thread(begin, monkeypatch):
+    """Training goes on, and the end says that nothing was kept."""
+    monkeypatch.setattr(
+        "threading.Thread.start", lambda _: (_ for _ in ()).throw(RuntimeError("can't start new thread"))
+    )
+    warnings = []
+    run = begin(warn=warnings.append, disable_stats=False, disable_meta=False)
+    for number in range(5):
+        run.log({"n": number})
+    report = run.finish()
+
+    assert (report.rows_written, report.rows_dropped, report.paths) == (0, 5, ())
+    assert len(warnings) == 3
+
+
 def test_a_hanging_disk_holds_up_nothing(begin, monkeypatch):
     """While a write hangs `log` returns at once, the queue is bounded, drops are counted, and `finish` ends."""
     monkeypatch.setattr(pump, "MAX_HANDED_OFF", 50)
