@@ -161,15 +161,27 @@ class Word(str, enum.Enum):
     OFFLINE = "offline"
 
 
+class Other(enum.Enum):
+    """Members that are no text themselves."""
+
+    GROUP = "g"
+
+
 def test_what_stands_for_text():
     """The value of an enumeration's member, the text of bytes; blanks alone in a variable are nothing."""
     given = Settings(
-        mode=Word.OFFLINE, name=Word.OFFLINE, dir=Word.OFFLINE, notes=b"caf\xc3\xa9", tags=[b"a", Word.OFFLINE]
+        mode=Word.OFFLINE,
+        name=Word.OFFLINE,
+        dir=Word.OFFLINE,
+        notes=b"caf\xc3\xa9",
+        tags=[b"a", Word.OFFLINE],
+        group=Other.GROUP,
     )
     found = resolve(given, None, {"WANDB_PROJECT": " \n"})
 
     assert (found.mode, found.name, found.notes) == ("offline", "offline", "caf\xe9")
     assert (found.root, found.tags, found.project) == (Path.cwd() / "offline", ("a", "offline"), "uncategorized")
+    assert found.group == "g"
     assert resolve(Settings(tags=b"a"), None, {}).tags == ("a",)
     assert type(found.name) is str
 

@@ -6,7 +6,8 @@ import json
 import subprocess
 
 import pytest
-from runferry.writer.settings import Settings, resolve
+from runferry.writer.settings import Settings, SettingsError, resolve
+from runferry.writer.settings_table import SETTINGS, Resolved
 from support import peer
 
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(bool(peer.missing()), reason=peer.missing())]
@@ -18,12 +19,31 @@ answers = []
 for case in json.load(sys.stdin):
     os.chdir(case["folder"])
     settings = Settings()
-    settings.settings_system = case["system"]
-    settings.update_from_system_settings()
-    settings.update_from_env_vars(case["environ"])
-    answers.append({name: getattr(settings, name) for name in case["names"]})
+    try:
+        settings.settings_system = case["system"]
+        settings.update_from_system_settings()
+        settings.update_from_env_vars(case["environ"])
+        answers.append({name: getattr(settings, name) for name in case["names"]})
+    except Exception:
+        answers.append(None)
 json.dump(answers, open(sys.argv[1], "w"))
 """
+
+
+def ask_peer(cases, folder):
+    """What the peer makes of each case: its settings by name, None if it refuses."""
+    answers = folder / "answers.json"
+    subprocess.run(
+        [peer.PYTHON, "-c", ASK, answers],
+        input=json.dumps(cases),
+        text=True,
+        check=True,
+        capture_output=True,
+        timeout=peer.TIMEOUT_S,
+        cwd=folder,
+    )
+    return json.loads(answers.read_text())
+
 
 NAMES = {
     "root_dir": "root",
@@ -113,17 +133,7 @@ def test_variables_and_files_mean_what_they_mean_to_the_peer(tmp_path, monkeypat
                 path.write_text(f"[default]\n{case[place]}")
         system = str(places["user"])
         asked.append({"folder": str(folder), "system": system, "environ": case["environ"], "names": [*NAMES, "mode"]})
-    answers = tmp_path / "answers.json"
-    subprocess.run(
-        [peer.PYTHON, "-c", ASK, answers],
-        input=json.dumps(asked),
-        text=True,
-        check=True,
-        capture_output=True,
-        timeout=peer.TIMEOUT_S,
-        cwd=tmp_path,
-    )
-    for number, (case, theirs) in enumerate(zip(asked, json.loads(answers.read_text()), strict=True)):
+    for number, (case, theirs) in enumerate(zip(asked, ask_peer(asked, tmp_path), strict=True)):
         monkeypatch.chdir(case["folder"])
         ours = resolve(Settings(), None, {"HOME": str(tmp_path / f"home{number}"), **case["environ"]})
         assert ours.warnings == ()
@@ -139,3 +149,82 @@ def test_variables_and_files_mean_what_they_mean_to_the_peer(tmp_path, monkeypat
                 their = tuple(their)
             same = value == {"dryrun": "offline"}.get(their, their) if their is not None else not value
             assert same, (number, name, their, value)
+
+
+TEXTS = (
+    "1",
+    "0",
+    "TRUE",
+    "off",
+    "a b",
+    "a/b",
+    "\xe4",
+    "must",
+    "wrap",
+    "2.5",
+    "-1",
+    "a, b",
+    "[1]",
+    ".",
+    "x" * 65,
+    "x" * 129,
+)
+"""For every variable that both know: right for some, odd or wrong for others."""
+
+MEANT = {
+    **dict.fromkeys([("WANDB_REINIT", text) for text in ("1", "TRUE")], "finish_previous"),
+    **dict.fromkeys([("WANDB_REINIT", text) for text in ("0", "off")], "return_previous"),
+    ("WANDB_X_STATS_GPU_DEVICE_IDS", "[1]"): ["1"],
+}
+"""Where the peer says it in another type: what it means there."""
+
+OURS = {
+    "a, b": "blanks around the items of a list are no part of them",
+    "[1]": "a list may be written as JSON",
+    ".": "a project or id of that name cannot stand in a URL or a path",
+    "-1": "no number of processors",
+    "x" * 129: "an id that the name of a file may be too short for",
+}
+"""Text that the peer takes as it is for some variables, and why it is otherwise here."""
+
+DIFFERING = {
+    *((f"WANDB_{name}", text) for name in ("TAGS", "RUN_TAGS", "IGNORE_GLOBS") for text in ("a, b", "[1]")),
+    *((f"WANDB_X_STATS_{name}_COUNT", "-1") for name in ("CPU", "CPU_LOGICAL", "GPU")),
+    ("WANDB_PROJECT", "."),
+    ("WANDB_RUN_ID", "."),
+    ("WANDB_RUN_ID", "x" * 129),
+}
+
+
+def test_what_the_peer_takes_from_a_variable_is_taken_here(tmp_path, monkeypatch):
+    """Every variable that both know with every text: the same value without a word, or a difference that is listed."""
+    monkeypatch.chdir(tmp_path)
+    fields = {
+        "dir": "root_dir",
+        "name": "run_name",
+        "notes": "run_notes",
+        "tags": "run_tags",
+        "job_type": "run_job_type",
+    }
+    known = [(setting, key) for setting in SETTINGS for key in setting.peer if key not in setting.switches]
+    asked = [(setting, f"WANDB_{key.upper()}", fields.get(key, key), text) for setting, key in known for text in TEXTS]
+    common = {"folder": str(tmp_path), "system": str(tmp_path / "none")}
+    cases = [{**common, "environ": {variable: text}, "names": [field]} for _, variable, field, text in asked]
+    differing = set()
+    for (setting, variable, field, text), answer in zip(asked, ask_peer(cases, tmp_path), strict=True):
+        if answer is None:
+            continue
+        their = MEANT.get((variable, text), answer[field])
+        try:
+            resolved = resolve(Settings(), None, {variable: text})
+        except SettingsError:
+            differing.add((variable, text))
+            continue
+        ours = getattr(resolved, setting.attribute)
+        if setting is Resolved.root:
+            their = str((tmp_path / their).absolute())
+        if resolved.warnings or json.loads(json.dumps(ours, default=str)) != their:
+            differing.add((variable, text))
+
+    assert differing == DIFFERING
+    assert {text for _, text in DIFFERING} == {*OURS}
