@@ -29,6 +29,13 @@ DIFFERENCES = {
         lambda ours, theirs: (ours, theirs) in {(True, False), (True, ABSENT)},
         "resume=True marks the log, so that a sync puts it behind the earlier ones; the peer marks only what it names",
     ),
+    "a child's rows": Difference(
+        r"order|end steps?|rows 1 (child|after)|rows 2|summary (child|of the child|_step)",
+        lambda ours, theirs: (
+            ABSENT in (ours, theirs) or (ours, theirs) in ((1, 2), (["0", "1"], ["0", "1", "2"]), ([0, 1], [0, 1, 2]))
+        ),
+        "a run belongs to the process that began it; the peer takes rows of forked children, too",
+    ),
     "a program that is none": Difference(
         "artifacts 0 name",
         lambda ours, theirs: (ours, theirs) == ("source-peer", "source-peer-None"),
@@ -120,6 +127,7 @@ TABLE: dict[str, set[str]] = {
     "histograms": set(),
     "identity": set(),
     "images": {"a picture's step"},
+    "inherited": {"a child's rows"},
     "kinds": set(),
     "loggers": set(),
     "long": set(),

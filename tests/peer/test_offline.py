@@ -18,7 +18,7 @@ OWN = {
     "source_code": {"src"},
 }
 """What a script writes itself into its working directory."""
-STARTED = {"forks": {"os.fork"}, "spawned": {"os.fork", "os.exec", "os.posix_spawn"}}
+STARTED = {"forks": {"os.fork"}, "inherited": {"os.fork"}, "spawned": {"os.fork", "os.exec", "os.posix_spawn"}}
 """The processes that a script starts itself."""
 HELPED = {"edits"}
 """Scripts with samples: where there is a GPU, a helper process asks its driver."""
