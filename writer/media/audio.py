@@ -12,6 +12,9 @@ from .content import Content, FileMedia, existing, is_reference
 from .libraries import library, to_array
 from .sequence import Together, captions_of
 
+MAX_CHANNELS = 1024
+"""As libsndfile has it, which the peer writes with: more are samples on the wrong axis."""
+
 
 class Audio(FileMedia, Together):
     """A recording."""
@@ -44,8 +47,8 @@ class Audio(FileMedia, Together):
             path = existing(data_or_path)
             content = Content(path, path.suffix)
         else:
-            if sample_rate is None:
-                raise ValueError("Audio of samples needs sample_rate")
+            if sample_rate is None or int(sample_rate) < 1:
+                raise ValueError("Audio of samples needs sample_rate, samples per second")
             samples = _samples(data_or_path)
             self.duration = len(samples) / float(sample_rate)
             content = Content(_wav(samples, int(sample_rate)), ".wav")
@@ -72,6 +75,8 @@ def _samples(data: Any) -> Any:
     samples = to_array(data, "Audio of samples")
     if samples.ndim not in {1, 2}:
         raise ValueError(f"samples are N or N x channels, not {tuple(samples.shape)}")
+    if samples.ndim == 2 and not 1 <= samples.shape[1] <= MAX_CHANNELS:
+        raise ValueError(f"samples are N x channels, with {MAX_CHANNELS} channels at most, not {tuple(samples.shape)}")
     kind, size = samples.dtype.kind, samples.dtype.itemsize
     if kind == "f":
         # As libsndfile does it, which the peer writes with: to 32 bits, of which the upper 16 are kept.

@@ -12,7 +12,7 @@ from typing import Any
 from ..values import UnloggableError
 from .base import Media
 from .content import ArtifactContents
-from .libraries import is_missing, is_torch, type_name
+from .libraries import dates, is_dated, is_missing, is_torch, type_name
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
 
@@ -75,8 +75,8 @@ def _converted(value: Any, inner: Any) -> Any:
             return plain_kind(value)
     if isinstance(value, float):
         return inner(float(value))
-    if getattr(getattr(value, "dtype", None), "kind", "") == "M":
-        return inner(_datetimes(value))
+    if is_dated(value):
+        return inner(dates(value))
     if is_torch(value):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
@@ -90,11 +90,6 @@ def _converted(value: Any, inner: Any) -> Any:
         own = getattr(value, "__qualname__", None)
         return f"{value.__module__}.{own}" if own else str(value)
     return str(value)
-
-
-def _datetimes(value: Any) -> Any:
-    """Dates of numpy as Python's, which know no nanoseconds."""
-    return value.astype("datetime64[us]").tolist()
 
 
 def _milliseconds(value: date) -> int:

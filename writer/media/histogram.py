@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..runfiles import RunFiles
-from ..values import plain
 from .base import Media, MediaContext, StagedMedia
 from .content import ArtifactContents
-from .libraries import library, to_array
+from .libraries import library, listed, to_array
 from .sequence import Ready
 
 
@@ -31,14 +30,14 @@ class Histogram(Media):
             ValueError: too many bins, or not one more edge than bins.
             MissingLibraryError: `sequence` needs numpy.
         """
-        if np_histogram:
+        if np_histogram is not None:
             if len(np_histogram) != 2:
                 raise ValueError("np_histogram is a pair: counts per bin, and the edges of the bins")
-            counts, edges = (_listed(part) for part in np_histogram)
+            counts, edges = (listed(part) for part in np_histogram)
         else:
             numpy = library("numpy", "Histogram of a sequence")
             values = to_array([] if sequence is None else sequence, "Histogram of a sequence").astype(float).ravel()
-            counts, edges = (_listed(part) for part in numpy.histogram(values[numpy.isfinite(values)], bins=num_bins))
+            counts, edges = (listed(part) for part in numpy.histogram(values[numpy.isfinite(values)], bins=num_bins))
         if len(counts) > self.MAX_LENGTH:
             raise ValueError(f"{len(counts)} bins are more than a histogram may have ({self.MAX_LENGTH})")
         if len(edges) != len(counts) + 1:
@@ -55,8 +54,3 @@ class Histogram(Media):
     def cell(self, contents: ArtifactContents) -> dict[str, Any]:  # noqa: ARG002 - it has no file
         """As for any medium."""
         return {"_type": self.KIND, "values": list(self.histogram), "bins": list(self.bins)}
-
-
-def _listed(values: Any) -> list[Any]:
-    listed = values.tolist() if callable(getattr(values, "tolist", None)) else list(values)
-    return list(plain(listed))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..report import warn_on_stderr
 from ..runfiles import RunFiles
 from .base import Landing, MediaContext, StagedMedia
 from .content import ArtifactContents, Content, FileMedia, StagedFile, existing, file_facts, is_reference
@@ -16,8 +15,6 @@ from .libraries import figure_of, is_matplotlib, is_torch, to_array, type_name
 from .overlays import BoundingBoxes2D, Classes, ImageMask, Overlay, StagedOverlay
 from .pixels import FILE_TYPES, encode_array, encode_pillow, planes, size_of, to_bytes
 from .sequence import Together, captions_of
-
-_said_dark = False
 
 
 class Image(FileMedia, Together):
@@ -35,13 +32,13 @@ class Image(FileMedia, Together):
         boxes: Mapping[str, BoundingBoxes2D | Mapping[str, Any]] | None = None,
         masks: Mapping[str, ImageMask | Mapping[str, Any]] | None = None,
         file_type: str | None = None,
-        normalize: bool = False,
+        normalize: bool = True,
     ) -> None:
         """Pixels are encoded now; a file is copied when the image is logged.
 
         Args:
-            data_or_path: a file; an array of H x W or H x W x (1, 3 or 4) values from 0 to 255; a tensor of PyTorch
-                (channels first); an image of pillow; a figure of matplotlib; another `Image`.
+            data_or_path: a file; an array of H x W or H x W x (1, 3 or 4) values: from 0 to 255, or floats from 0 to 1; a
+                tensor of PyTorch (channels first); an image of pillow; a figure of matplotlib; another `Image`.
             mode: the colours of the file that is made of an array, by pillow's name.
             caption: shown with it.
             grouping: a number that belongs together.
@@ -49,7 +46,8 @@ class Image(FileMedia, Together):
             boxes: layers of boxes, by name.
             masks: layers of masks, by name.
             file_type: "png" (default), "jpg", "jpeg" or "bmp"; plays no role for a file.
-            normalize: stretch the values of an array: from 0..1, or the whole range where it reaches below 0.
+            normalize: floats of an array that all lie in 0..1 are parts of the full brightness; False takes them, too, as
+                they are: black.
 
         Raises:
             OSError: the file cannot be read, or is no image.
@@ -95,13 +93,8 @@ class Image(FileMedia, Together):
             encoded = encode_pillow(data, file_type)
         else:
             array = to_array(data, "Image of an array")
-            if is_torch(data) and array.ndim == 3:
-                array = array.transpose(1, 2, 0)
-            array = planes(array)
-            pixels = to_bytes(array, normalize=normalize)
-            if not normalize:
-                _warn_if_dark(array)
-            encoded = encode_array(pixels, mode, file_type)
+            pixels = planes(_channels_last(array) if is_torch(data) else array)
+            encoded = encode_array(to_bytes(pixels, normalize=normalize), mode, file_type)
         self._size = encoded.width, encoded.height
         return encoded.data
 
@@ -208,13 +201,11 @@ def _layers(given: Any, kind: Any, name: str) -> dict[str, Overlay]:
     return {str(key): layer if isinstance(layer, kind) else kind(layer, str(key)) for key, layer in given.items()}
 
 
-def _warn_if_dark(array: Any) -> None:
-    """Fractions and booleans that were meant to be light come out black, because values go from 0 to 255."""
-    global _said_dark
-    if _said_dark or array.dtype.kind not in "bf" or not 0 < array.max() <= 1:
-        return
-    _said_dark = True
-    warn_on_stderr(
-        f"an image of {array.dtype} has no value above 1 and is all but black: values go from 0 to 255."
-        " normalize=True stretches them"
-    )
+def _channels_last(tensor: Any) -> Any:
+    while tensor.ndim > 3 and tensor.shape[0] == 1:
+        tensor = tensor[0]
+    if tensor.ndim != 3:
+        return tensor
+    if tensor.shape[0] not in {1, 3, 4}:
+        raise ValueError(f"an image of PyTorch is H x W or (1, 3 or 4) x H x W pixels, not {tuple(tensor.shape)}")
+    return tensor.transpose(1, 2, 0)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
+
+from ..values import plain
 
 
 class MissingLibraryError(ImportError):
@@ -89,6 +92,31 @@ def to_array(value: Any, purpose: str) -> Any:
     if callable(getattr(value, "numpy", None)):
         value = value.numpy()
     return numpy.asarray(value)
+
+
+def listed(value: Any) -> Any:
+    """Plain lists and dicts, whatever arrays and tensors are in them and however long; dates as text.
+
+    Raises:
+        UnloggableError: something in it has no such form.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): listed(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [listed(item) for item in value]
+    if is_dated(value):
+        return listed(dates(value))
+    return listed(value.tolist()) if callable(getattr(value, "tolist", None)) else plain(value)
+
+
+def is_dated(value: Any) -> bool:
+    """Whether it is a date of numpy, or an array of them."""
+    return getattr(getattr(value, "dtype", None), "kind", "") == "M"
+
+
+def dates(value: Any) -> Any:
+    """Dates of numpy as Python's, which know no nanoseconds; None where there is none."""
+    return value.astype("datetime64[us]").tolist()
 
 
 def figure_of(value: Any) -> Any:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..encoding import to_json, utf8
-from ..values import UnloggableError, plain
+from ..values import UnloggableError
 from .content import ArtifactContents, Content, FileMedia, existing
-from .libraries import is_array, library
+from .libraries import is_array, is_torch, library, listed, to_array
 from .sequence import Together
 
 _POINTS = ".pts.json"
@@ -93,9 +93,10 @@ def _content_of(data: Any, file_type: str | None) -> Content:
         kind = data.get("type")
         if kind not in Object3D.SUPPORTED_POINT_CLOUD_TYPES:
             raise ValueError(f"a scene is of type {', '.join(Object3D.SUPPORTED_POINT_CLOUD_TYPES)}, not {kind!r}")
-        scene = {name: _listed(data.get(name, ())) for name in ("vectors", "points", "boxes")}
+        scene = {name: listed(data.get(name, ())) for name in ("vectors", "points", "boxes")}
         return Content(to_json({"type": kind, **scene}), _POINTS)
-    if is_array(data):
+    if is_array(data) or is_torch(data):
+        data = to_array(data, "Object3D of points")
         if data.ndim != 2 or data.shape[1] not in {3, 4, 6}:
             raise ValueError(f"points are an array of N x 3, N x 4 or N x 6, not {tuple(data.shape)}")
         return Content(to_json(data.tolist()), _POINTS)
@@ -106,17 +107,6 @@ def _known(file_type: str) -> str:
     if file_type not in Object3D.SUPPORTED_TYPES:
         raise ValueError(f"an Object3D is a file of type {', '.join(Object3D.SUPPORTED_TYPES)}, not {file_type!r}")
     return file_type
-
-
-def _listed(values: Any) -> Any:
-    """Lists and dicts of numbers, whatever arrays are in them."""
-    if callable(getattr(values, "tolist", None)):
-        return _listed(values.tolist())
-    if isinstance(values, Mapping):
-        return {str(key): _listed(value) for key, value in values.items()}
-    if isinstance(values, (list, tuple)):
-        return [_listed(value) for value in values]
-    return plain(values)
 
 
 def box3d(

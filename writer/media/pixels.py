@@ -48,29 +48,28 @@ def planes(pixels: Any) -> Any:
     return pixels
 
 
-def to_bytes(pixels: Any, *, normalize: bool) -> Any:
-    """Pixels of any number type as uint8, by cutting off fractions; what is outside 0 to 255 becomes the nearest.
+def to_bytes(pixels: Any, *, normalize: bool = True) -> Any:
+    """Pixels of any number type as uint8: fractions are cut off, and what is outside 0 to 255 becomes the nearest.
 
     Args:
         pixels: an array.
-        normalize: stretch them first: what reaches below 0 to the whole range, what ends at 1 from 0..1.
+        normalize: booleans, and floats that all lie in 0..1, are parts of the full brightness. NaN and infinities do
+            not decide.
     """
     numpy = library("numpy", "Image of an array")
-    if pixels.dtype == numpy.uint8 and not normalize:
+    if pixels.dtype == numpy.uint8:
         return pixels
-    if pixels.dtype.kind == "b":
+    kind = pixels.dtype.kind
+    if kind == "b":
         return pixels.astype(numpy.uint8) * (255 if normalize else 1)
-    if pixels.dtype.kind not in "fiu":
+    if kind not in "fiu":
         raise TypeError(f"pixels are numbers, not {pixels.dtype}")
-    if pixels.dtype.kind == "f":
+    if kind == "f":
+        finite = numpy.isfinite(pixels)
+        low, high = pixels.min(where=finite, initial=0), pixels.max(where=finite, initial=0)
         pixels = numpy.nan_to_num(pixels, nan=0.0, posinf=255.0, neginf=0.0)
-    if normalize and pixels.size:
-        low, high = pixels.min(), pixels.max()
-        if low < 0 and high > low:
-            pixels = (pixels - low) / (float(high) - float(low))
-            high = 1
-        if high <= 1:
-            pixels = pixels * 255
+        if normalize and low >= 0 and high <= 1:
+            pixels = numpy.rint(pixels * 255)  # so that the quotients of bytes and 255 come back
     return numpy.clip(pixels, 0, 255).astype(numpy.uint8)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .chart import CustomChart
-from .libraries import library, to_array
+from .libraries import library, listed, to_array
 from .table import Table
 
 __all__ = [
@@ -140,7 +140,7 @@ def confusion_matrix(  # noqa: PLR0917 - the peer's signature
         raise ValueError("a confusion matrix needs y_true")
     if probs is not None:
         preds = library("numpy", "confusion_matrix").argmax(to_array(probs, "confusion_matrix"), axis=1)
-    predicted, true = _listed(preds), _listed(y_true)
+    predicted, true = listed(preds), listed(y_true)
     if len(predicted) != len(true):
         raise ValueError(f"{len(predicted)} predictions for {len(true)} true classes")
     classes = sorted({*predicted, *true}) if class_names is None else list(range(len(class_names)))
@@ -256,7 +256,3 @@ def _ranked(y_true: Any, y_probas: Any, labels: Any, wanted: Any, purpose: str) 
         if wanted is None or value in list(wanted):
             label = labels[value] if labels is not None and isinstance(value, int) else value
             yield label, _Hits(numpy, true == value, probas[:, at]), len(true)
-
-
-def _listed(values: Any) -> list[Any]:
-    return values.tolist() if callable(getattr(values, "tolist", None)) else list(values)

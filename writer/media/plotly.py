@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from typing import Any
 
 from ..encoding import to_json
-from ..values import plain
 from .content import Content, FileMedia
 from .image import Image
-from .libraries import is_matplotlib, is_plotly
+from .libraries import is_matplotlib, is_plotly, listed
 
 
 class Plotly(FileMedia):
@@ -28,7 +27,7 @@ class Plotly(FileMedia):
         """
         if not is_plotly(val):
             raise TypeError(f"Plotly takes a figure of plotly, not {type(val).__name__}; Image one of matplotlib")
-        super().__init__(Content(to_json(_listed(val.to_plotly_json())), ".plotly.json"))
+        super().__init__(Content(to_json(_finite(listed(val.to_plotly_json()))), ".plotly.json"))
 
     @classmethod
     def make_plot_media(cls, val: Any) -> Image | Plotly:
@@ -36,11 +35,10 @@ class Plotly(FileMedia):
         return Image(val) if is_matplotlib(val) else cls(val)
 
 
-def _listed(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _listed(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_listed(item) for item in value]
-    if callable(getattr(value, "tolist", None)):
-        return _listed(value.tolist())
-    return plain(value)
+def _finite(value: Any) -> Any:
+    """A gap is null: a browser reads no figure that has NaN in it."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

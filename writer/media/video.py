@@ -38,8 +38,8 @@ class Video(FileMedia, Together):
 
         Args:
             data_or_path: a file; the bytes of one, or something with a `read` method (with `format`); or frames, as an
-                array of time x channels x height x width of values from 0 to 255 (with `format`). Several films, on a
-                first axis, are put side by side.
+                array of time x channels x height x width (with `format`), of values as those of an `Image`. Several
+                films, on a first axis, are put side by side.
             caption: shown with it.
             fps: frames per second of an array, 4 unless given.
             format: "gif", "mp4", "webm" or "ogg". An array needs pillow for the first, and moviepy for the others.
@@ -87,8 +87,7 @@ class Video(FileMedia, Together):
 
     def stage(self, files: RunFiles, context: MediaContext) -> StagedMedia:
         """As for any medium."""
-        if self._frames is not None:
-            self._encode(files.directory / "tmp")
+        self._encode(files.directory / "tmp")
         return super().stage(files, context)
 
     def cell(self, contents: ArtifactContents) -> dict[str, Any]:
@@ -99,12 +98,15 @@ class Video(FileMedia, Together):
         return super().cell(contents)
 
     def _encode(self, folder: Path) -> None:
-        """Encode what can be encoded into a file only."""
+        """Encode what can be encoded into a file only, if that was not done. Two threads at once do it twice."""
+        frames = self._frames
+        if frames is None:
+            return
         encoder = library(_ENCODER, f"Video of an array as {self._format}", "moviepy")
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{os.urandom(8).hex()}.{self._format}"
         try:
-            clip = encoder.ImageSequenceClip(list(self._frames), fps=self._fps)
+            clip = encoder.ImageSequenceClip(list(frames), fps=self._fps)
             clip.write_videofile(str(path), logger=None)
             if not path.exists():
                 raise UnloggableError(f"moviepy wrote nothing: its ffmpeg may have no encoder for {self._format}")
@@ -146,7 +148,7 @@ def _frames(video: Any) -> Any:
     numpy = library("numpy", "Video of an array")
     if video.ndim not in {4, 5} or not video.size:
         raise ValueError(f"frames are time x channels x height x width, not {tuple(video.shape)}")
-    films = to_bytes(video if video.ndim == 5 else video[None], normalize=False)
+    films = to_bytes(video if video.ndim == 5 else video[None])
     if films.shape[2] not in {1, 3, 4}:
         raise ValueError(f"frames have 1, 3 or 4 channels, not {films.shape[2]}: time x channels x height x width")
     count, time, channels, height, width = films.shape

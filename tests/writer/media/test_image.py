@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
-from runferry.writer.media import image as image_module
-from runferry.writer.media import media_of, pixels
+from runferry.writer.media import Media, media_of, pixels
 from runferry.writer.media.image import Image
 from runferry.writer.media.libraries import MissingLibraryError
 from runferry.writer.media.overlays import BoundingBoxes2D, Classes, ImageMask
@@ -50,12 +49,6 @@ def decoded(image):
     return np.asarray(Pillow.open(io.BytesIO(image._content.source)))
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    """What is said once was not said yet."""
-    monkeypatch.setattr(image_module, "_said_dark", False)
-
-
 @pytest.fixture(params=["pillow", "zlib"])
 def encoder(request, monkeypatch):
     """With pillow, and without."""
@@ -76,9 +69,22 @@ def encoder(request, monkeypatch):
         RGB.astype(np.int64),
         RGB[:, ::-1],
         Tensor(RGB.transpose(2, 0, 1)),
+        Tensor(RGB.transpose(2, 0, 1)[None]),
         Tensor(RGB.transpose(2, 0, 1).astype(np.float32), "torch.bfloat16"),
     ],
-    ids=["rgb", "gray", "one channel", "alpha", "batch of one", "float", "int64", "view", "tensor", "bfloat16"],
+    ids=[
+        "rgb",
+        "gray",
+        "one channel",
+        "alpha",
+        "batch of one",
+        "float",
+        "int64",
+        "view",
+        "tensor",
+        "batch",
+        "bfloat16",
+    ],
 )
 def test_pixels_come_back_as_they_went(given, encoder):
     """Arrays and tensors of every shape and number type, by both encoders."""
@@ -105,29 +111,38 @@ def test_what_is_changed_afterwards_is_not_logged():
     ("values", "normalize", "expected"),
     [
         ([0.0, 0.5, 1.0], False, [0, 0, 1]),
-        ([0.0, 0.5, 1.0], True, [0, 127, 255]),
-        ([-1.0, 0.0, 1.0], True, [0, 127, 255]),
-        ([0.0, 128.0, 255.0], True, [0, 128, 255]),
+        ([0.0, 0.5, 1.0], True, [0, 128, 255]),
+        ([-0.1, 0.5, 1.0], True, [0, 0, 1]),
+        ([0.0, 0.5, 1.1], True, [0, 0, 1]),
+        ([0.5, np.nan, np.inf], True, [128, 0, 255]),
+        ([0.5, -np.inf, 1.0], True, [128, 0, 255]),
+        ([np.nan, np.nan, np.nan], True, [0, 0, 0]),
+        ([0.0, 128.9, 255.0], True, [0, 128, 255]),
         ([-3.0, 300.0, np.nan], False, [0, 255, 0]),
         ([np.inf, -np.inf, 7.9], False, [255, 0, 7]),
-        ([0, 300, -5], False, [0, 255, 0]),
+        ([0, 1, 1], True, [0, 1, 1]),
+        ([0, 300, -5], True, [0, 255, 0]),
         ([True, False, True], True, [255, 0, 255]),
+        ([True, False, True], False, [1, 0, 1]),
     ],
 )
 def test_values_are_taken_for_bytes(values, normalize, expected):
-    """From 0 to 255 as the peer has it, cut off outside; stretched on request."""
+    """From 0 to 255, cut off outside; floats from 0 to 1 are parts of that, unless they are to be taken as they are."""
     assert decoded(Image(np.array([values]), normalize=normalize)).tolist() == [expected]
 
 
-def test_an_image_that_comes_out_black_is_named_once(capsys):
-    """Fractions are no bytes: one line says so; images that are black by themselves say nothing."""
-    Image(np.zeros((2, 2)))
-    assert capsys.readouterr().err == ""
+def test_floats_from_0_to_1_are_scaled_unless_told_otherwise():
+    """Without an argument; and no line is said of it."""
+    every = np.arange(256, dtype=np.uint8)[None]
+    for kind in (np.float16, np.float32, np.float64):
+        assert np.array_equal(decoded(Image(every.astype(kind) / kind(255))), every)
+    assert decoded(Image(Tensor(np.full((1, 1, 1), 0.5)))).tolist() == [[128]]
 
-    Image(np.full((2, 2), 0.5))
-    Image(np.full((2, 2), 0.5))
 
-    assert capsys.readouterr().err.count("normalize=True") == 1
+def test_a_tensor_has_its_channels_first():
+    """One with channels last is named with its own shape."""
+    with pytest.raises(ValueError, match=r"PyTorch .*, not \(5, 6, 3\)"):
+        Image(Tensor(np.zeros((5, 6, 3))))
 
 
 @settings(max_examples=50, deadline=None)
@@ -428,7 +443,7 @@ def test_what_artifacts_do_not_hold_says_so():
     """A medium without a form in artifacts."""
 
     class Other(Image):
-        cell = image_module.FileMedia.__mro__[1].cell
+        cell = Media.cell
 
     with pytest.raises(UnloggableError, match="artifacts hold no Other"):
         Other(RGB).cell(None)

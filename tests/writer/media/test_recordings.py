@@ -9,6 +9,7 @@ import math
 import sys
 import types
 import wave
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,6 +67,14 @@ def test_a_histogram_of_values_needs_numpy(monkeypatch):
     with pytest.raises(MissingLibraryError, match="Histogram of a sequence needs numpy"):
         Histogram([1])
     assert Histogram(np_histogram=([1], [0, 1])).bins == [0, 1]
+
+
+def test_a_histogram_of_two_arrays_in_one():
+    """Counts and edges as rows of an array of objects, or no pair at all."""
+    pair = np.array([np.array([1, 2]), np.array([0.0, 1.0, 2.0])], dtype=object)
+    assert Histogram(np_histogram=pair).histogram == [1, 2]
+    with pytest.raises(ValueError, match="a pair"):
+        Histogram(np_histogram=())
 
 
 # -- pages -----------------------------------------------------------------------------------------------------------
@@ -128,13 +137,18 @@ def test_samples_become_wav(samples, expected):
     ("given", "error"),
     [
         ((np.zeros(3),), ValueError),
+        ((np.zeros(3), 0), ValueError),
+        ((np.zeros(3), -8), ValueError),
         ((np.zeros((1, 1, 1)), 8), ValueError),
+        ((np.zeros((2, 16_000)), 8), ValueError),
+        ((np.zeros((2, 70_000)), 8), ValueError),
+        ((np.zeros((2, 0)), 8), ValueError),
         ((np.zeros(3, dtype=np.uint8), 8), TypeError),
         (("missing.wav",), OSError),
     ],
 )
 def test_what_is_no_sound(given, error):
-    """No rate, another shape or type, no such file."""
+    """No rate, another shape (channels first), another type, no such file."""
     with pytest.raises(error):
         Audio(*given)
 
@@ -258,6 +272,35 @@ def test_a_film_is_encoded_in_the_runs_directory(monkeypatch, landed, files, tmp
     assert landed(media_of([film]), "l").value["captions"] is False
 
 
+def test_frames_of_floats_are_as_light_as_images():
+    """From 0 to 1 they are parts of the full brightness."""
+    shown, _ = frames_of(Video(np.full((1, 3, 8, 6), 0.5, dtype=np.float32), format="gif")._content.source)
+
+    assert shown[0][0, 0].tolist() == [128] * 3
+
+
+def test_two_threads_log_one_film(monkeypatch, files, context):
+    """The second asks while the first encodes."""
+    films = []
+
+    class Clip:
+        def __init__(self, frames, fps):
+            self.count = len(frames)
+            if films:
+                films.pop().stage(files, context)
+
+        def write_videofile(self, name, logger):
+            Path(name).write_text(f"{self.count} frames")
+
+    module = types.SimpleNamespace(ImageSequenceClip=Clip)
+    monkeypatch.setattr("runferry.writer.media.video.library", lambda name, *_: module if "moviepy" in name else np)
+    film = Video(np.zeros((2, 3, 4, 6)), format="mp4")
+    films.append(film)
+
+    path = film.stage(files, context).land("k", "0").paths[0]
+    assert (files.files / path).read_text() == "2 frames"
+
+
 def test_an_encoder_that_writes_nothing_is_named(monkeypatch, landed):
     """Builds of ffmpeg differ in what they can encode."""
     clip = types.SimpleNamespace(write_videofile=lambda *_, **__: None)
@@ -285,6 +328,28 @@ def test_points_become_json(landed, files):
     assert read["vectors"] == [{"start": [0.0, 0.0, 0.0], "end": [1, 2, 3]}]
     assert read["boxes"][0]["corners"][0] == [-1.0, -1.0, -1.0]
     assert list(read) == ["type", "vectors", "points", "boxes"]
+
+
+class Points:
+    """A tensor of PyTorch, as far as it is looked at."""
+
+    dtype = "torch.float32"
+
+    def detach(self):
+        return self
+
+    cpu = detach
+
+    def numpy(self):
+        return POINTS
+
+
+Points.__module__ = "torch"
+
+
+def test_points_of_a_tensor():
+    """As an array's."""
+    assert text_of(Object3D(Points())) == text_of(Object3D(POINTS))
 
 
 @pytest.mark.parametrize("suffix", Object3D.SUPPORTED_TYPES)
@@ -372,11 +437,14 @@ class Axes:
     figure = Figure()
 
 
+DATES = np.array(["2024-01-02", "NaT"], dtype="datetime64[ns]")
+
+
 class Chart:
     """A figure of plotly."""
 
     def to_plotly_json(self):
-        return {"data": [{"x": np.arange(2), "y": (1, math.nan)}], "layout": {"title": "t"}}
+        return {"data": [{"x": np.arange(2), "y": (1, math.nan)}], "layout": {"at": DATES}}
 
 
 Figure.__module__ = Axes.__module__ = "matplotlib.figure"
@@ -401,8 +469,10 @@ def test_pyplot_stands_for_its_figure():
 
 
 def test_figures_of_plotly_are_their_json():
-    """Arrays as lists, NaN bare."""
-    assert text_of(media_of(Chart())) == '{"data":[{"x":[0,1],"y":[1,NaN]}],"layout":{"title":"t"}}'
+    """Arrays as lists, dates as text; gaps as null, because a browser reads no NaN."""
+    assert (
+        text_of(media_of(Chart())) == '{"data":[{"x":[0,1],"y":[1,null]}],"layout":{"at":["2024-01-02T00:00:00",null]}}'
+    )
     assert isinstance(Plotly.make_plot_media(Figure()), Image)
     with pytest.raises(TypeError, match="Image one of matplotlib"):
         Plotly(Figure())
