@@ -62,12 +62,10 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def unwrapped(value: Any) -> Any:
-    """What stands behind the member of an enumeration, bytes, or text of a type of its own."""
+    """What stands behind the member of an enumeration, and the text of bytes."""
     if isinstance(value, Enum):
         value = value.value
-    if isinstance(value, bytes):
-        value = value.decode()
-    return str.__str__(value) if isinstance(value, str) else value
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _text(value: Any) -> str:

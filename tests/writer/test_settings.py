@@ -206,6 +206,7 @@ def test_values_that_are_nearly_right():
 
     assert (found.strict, found.sample_interval, found.name, found.tags) == (False, 2.0, "5", ("one",))
     assert (found.resume, found.silent) == (False, True)
+    assert resolve(Settings(disk_paths=Path("/a")), None, {}).disk_paths == ("/a",)
 
 
 def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
@@ -314,6 +315,8 @@ def test_how_values_may_be_written(setting, given, value):
         ({"copy_limit": "1 iB"}, "copy_limit='1 iB': "),
         ({"copy_limit": True}, "copy_limit=True: "),
         ({"project": "a/b"}, "project='a/b': project takes up to 128 characters, none of # % / : ? \\"),
+        ({"project": ".."}, "project='..': "),
+        ({"cpu_count": 1 << 31}, "cpu_count=2147483648: cpu_count takes a whole number"),
         ({"project": "x" * 300}, "project='" + "x" * 199 + "...: "),
         ({"tags": ["", "a"]}, "tags=a list: tags takes a list of texts, each of 1 to 64 characters"),
         ({"strict": "ture"}, "strict='ture': strict takes true or false"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from runferry.writer.settings_table import ANYWHERE, SETTINGS, UNSUPPORTED
+from runferry.writer.settings_table import ANYWHERE, SETTINGS, UNSUPPORTED, WITHOUT_EFFECT
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 HEAD = ("setting", "variables", "takes", "default", "is")
@@ -55,7 +55,14 @@ def test_the_page_speaks_of_what_is_not_followed():
     """Whoever looks for a setting of the peer that has no meaning here finds it named."""
     text = PAGE.read_text()
 
-    assert all(f"`{name}`" in text for name in UNSUPPORTED)
+    assert all(f"`{name}`" in text for name in {*UNSUPPORTED, *WITHOUT_EFFECT})
+
+
+def test_the_page_names_the_settings_that_must_be_right():
+    """A wrong value of these is an error wherever it stands."""
+    (row,) = re.findall(r"^\| a variable or a file \| (`.*`) \| `SettingsError`", PAGE.read_text(), re.MULTILINE)
+
+    assert row == ", ".join(f"`{setting.name}`" for setting in SETTINGS if setting.steers)
 
 
 def test_the_table_can_be_read_back():
