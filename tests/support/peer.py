@@ -100,7 +100,8 @@ class PeerRun:
     @property
     def logs(self) -> list[Path]:
         """Its logs in the order of their start."""
-        return sorted(self.folder.glob("wandb/*run-*/run-*.wandb"), key=started)
+        found = list(self.folder.glob("wandb/*run-*/run-*.wandb"))
+        return sorted(found, key=started) if len(found) > 1 else found
 
     @property
     def log(self) -> Path:

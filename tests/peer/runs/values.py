@@ -14,7 +14,7 @@ class Color(enum.Enum):
 
 
 with wandb.init(project="peer", id="values") as run:
-    run.log({"date": dt.date(2026, 1, 2), "time": dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)})
+    run.log({"date": dt.date(2026, 1, 2), "time": dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.timezone.utc)})
     run.log({"enum": Color.RED, "number": Color.TWO, "bytes": b"bytes", "set": {1}, "frozen": frozenset(["x"])})
     run.log({"function": math.sin, "list": [dt.date(2026, 1, 2), Color.RED], "tuple": (1, (2, 3))})
     run.log({"empty": {}, "empty_list": [], "nested": {"empty": {}, "list": [{}]}, "a": 1})
