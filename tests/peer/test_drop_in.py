@@ -6,6 +6,8 @@ A difference that no entry names fails, and so does an entry whose difference ha
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from runferry.logformat import load
 from support import peer, reading
@@ -198,6 +200,14 @@ def test_every_script_is_in_the_table():
 def test_every_difference_is_shown_by_a_script():
     """An entry that no script needs would hide something."""
     assert set().union(*TABLE.values()) == set(DIFFERENCES)
+
+
+def test_every_difference_is_documented():
+    """In the words that stand here, and no other."""
+    page = (peer.ROOT / "docs" / "drop-in.md").read_text()
+    rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", page, re.MULTILINE))
+
+    assert rows == {name: difference.reason for name, difference in DIFFERENCES.items()}
 
 
 def test_the_comparison_sees_a_change_of_anything(ours):
