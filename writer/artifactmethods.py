@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import CommError
-from .pump import WAIT_S
 
 if TYPE_CHECKING:
     from .artifact import Artifact
@@ -29,6 +28,7 @@ class ArtifactMethods:
         def _submit(self, job: Job) -> None: ...
         def _note(self, *features: int) -> None: ...
         def _log_refused(self) -> None: ...
+        def _secure_files(self) -> None: ...
         def _warn_once(self, topic: str, text: str) -> None: ...
 
         @property
@@ -254,12 +254,6 @@ class ArtifactMethods:
         artifact.distributed_id = distributed_id or None
         artifact.mark_logged(named, labels)
         return artifact
-
-    def _secure_files(self) -> None:
-        """Have the contents brought to the device; at level `disk` before anything names them."""
-        self._files.sync_aside()
-        if self._settings.durability == "disk":
-            self._files.settle(WAIT_S)
 
     def _artifact_of(self, path: _PathText, name: str | None, type_: str) -> Artifact:
         from .artifact import Artifact

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .filesystem import FileSystem
 from .journal import Journal
+from .pump import WAIT_S, Pump
 from .settings import Resolved
 from .values import Key, path_of
 
@@ -33,7 +34,11 @@ class FileMethods:
     _fs: FileSystem
     _warn: Callable[[str], None]
     _time: Callable[[], float]
+    _monotonic: Callable[[], float]
+    _pump: Pump
     _made_files: RunFiles | None = None
+    _files_late = False
+    """Whether somebody waited for files in vain."""
     _recorded: set[bytes] | None = None
 
     @property
@@ -66,6 +71,24 @@ class FileMethods:
     def _sync_files(self) -> None:
         if self._made_files is not None:
             self._made_files.sync()
+
+    def _settle_files(self, timeout_s: float) -> bool:
+        """Wait until the files of all that was logged are on the device; whether they are."""
+        if self._made_files is None:
+            return True
+        deadline = self._monotonic() + timeout_s
+        landed = self._pump.barrier(sync=False, timeout_s=timeout_s)  # media get their names on the writer's thread
+        return self._made_files.settle(max(0.0, deadline - self._monotonic())) and landed
+
+    def _secure_files(self) -> None:
+        """Have files brought to the device; at level `disk` wait for it, in vain only once."""
+        if self._settings.durability != "disk":
+            self._files.sync()
+            return
+        late = not self._files.settle(0.0 if self._files_late else WAIT_S)
+        if late and not self._files_late and not self._files.unsure:
+            self._warn(f"files are not on the device after {WAIT_S:g} s; until they are, no call waits for them")
+        self._files_late = late
 
     def _stage_all(self, media: Mapping[Key, Media]) -> StagedRow:
         """The media whose content could be brought into the run's directory; the others are named and left out."""

@@ -72,7 +72,7 @@ class Recorder:
             first_step: where a resumed run goes on. Its first row may have a lower step of its own: an older checkpoint.
             telemetry: takes the telemetry's numbers of features that are used, and gives the record that says so, if
                 none did before.
-            sync_files: brings the files beside the log to the device.
+            sync_files: begins to bring the files beside the log to the device.
             watch: warns of documented sizes and numbers that are passed.
         """
         self._journal, self._clock, self._warn = journal, clock, warn

@@ -191,7 +191,11 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             return
         self._hand_off((now, step, commit, row) if media is None else (now, step, commit, row, media))
         if self._waits:
-            self._pump.settle(sync=self._settings.durability == "disk")
+            sync = self._settings.durability == "disk"
+            if media and sync:
+                self._pump.settle(sync=False)  # they have their names then
+                self._secure_files()
+            self._pump.settle(sync=sync)
 
     def _checked_row(self, data: Any) -> tuple[dict[Any, Any], StagedRow] | None:
         """A row as the recorder takes it: plain values, and media whose content is in the run's directory."""
@@ -397,6 +401,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             self._ending.release()  # Ctrl-C in the middle: the process's end goes on from here
 
     def _close(self, code: int, timeout_s: float) -> FinishReport:
+        deadline = self._monotonic() + timeout_s
         if self._capture is not None:
             self._capture.stop()
         self._console.close()
@@ -408,14 +413,18 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             self._closed, self._takes_rows = True, False
             finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
             self._hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())
-        ended = self._pump.stop(timeout_s)
+        ended = self._pump.stop(max(deadline - self._monotonic(), timeout_s / 2))
+        kept = self._made_files is None or self._made_files.settle(max(0.0, deadline - self._monotonic()))
         if self._report is not None:  # a signal handler was faster
             return self._report
-        report = self._report = self._tally(synced=ended and not self._journal.dirty and not self._journal.failing)
+        synced = ended and kept and not self._journal.dirty and not self._journal.failing
+        report = self._report = self._tally(synced=synced)
         lifecycle.forget(self)
         self._tell_hidden()
         if self._syncs is not None:  # a log that could not be made at first, or a further one
             self._syncs.accompany(report.paths)
+        if not kept:
+            self._warn(f"run {self.id}: some files are not on the device: a power cut may cost them")
         if not report.complete:
             self._warn(f"run {self.id}: {report}")
         elif self._settings.talks:

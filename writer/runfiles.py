@@ -12,10 +12,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
@@ -23,6 +24,11 @@ from typing import Any, NamedTuple
 from .filesystem import FileSystem
 
 CHUNK_BYTES = 1024 * 1024
+MAX_SYNCING = 4
+"""Threads that sync at a time: a disk that does not answer holds up no more of them."""
+SYNC_EVERY = 256
+"""Files, after which nobody needs to ask for a sync: at the end of the run few are left to do."""
+_HOLE = bytes(CHUNK_BYTES)
 
 
 def safe_relative(name: str) -> str:
@@ -62,18 +68,14 @@ class Staged:
         self.sha256 = sha256
         """Hexadecimal."""
 
-    def place(self, relative: str, *, aside: bool = False) -> Path:
+    def place(self, relative: str) -> Path:
         """Move it to `files/<relative>`, over what may be there; where it lies now.
-
-        Args:
-            relative: its name.
-            aside: no row names it, so that none waits until it is on the device: `sync_aside` brings it there.
 
         Raises:
             OSError: it cannot be moved.
             ValueError: `relative` leads out of the folder.
         """
-        self.path = self._files.place(self.path, relative, aside=aside)
+        self.path = self._files.place(self.path, relative)
         return self.path
 
     def drop(self) -> None:
@@ -100,16 +102,17 @@ class RunFiles:
             directory: the run's directory; None as long as there is none.
             fs: the file system.
             transfer: "copy", or "link": a hard link where the file system can, else a copy.
-            copy_limit: bytes. A larger file is hard-linked whatever `transfer` says, or refused.
+            copy_limit: bytes. A larger file is hard-linked whatever `transfer` says, where that can be.
             warn: takes one line for the user.
         """
         self._directory = directory
         self._fs = fs
         self._transfer, self._copy_limit, self._warn = transfer, copy_limit, warn
         self._unsynced: deque[Path] = deque()  # no lock: a signal handler may wait for the thread that syncs
-        self._unsynced_aside: deque[Path] = deque()
-        self._syncing: deque[threading.Thread] = deque()
-        self._sync_failed = self._named_link = False
+        self._syncing: set[threading.Thread] = set()
+        self._said: set[str] = set()
+        self.unsure = False
+        """Whether something could not be brought to the device."""
 
     @property
     def directory(self) -> Path:
@@ -165,45 +168,48 @@ class RunFiles:
             OSError: it cannot be read or moved.
         """
         digest = hashlib.md5(usedforsecurity=False)
-        with path.open("rb") as file:
-            size = sum(_digested(file, digest))
-        return self._keep(path, size, digest)
+        return self._keep(path, hash_file(path, digest), digest)
 
-    def place(self, path: Path, relative: str, *, aside: bool = False) -> Path:
+    def place(self, path: Path, relative: str) -> Path:
         """As `Staged.place`."""
         target = self.files / safe_relative(relative)
         if not target.parent.resolve().is_relative_to(self.files.resolve()):
             raise ValueError(f"{relative!r} leads out of the run's files by a link")
-        self._move(path, target, self._unsynced_aside if aside else self._unsynced)
+        self._move(path, target)
         return target
 
-    def sync(self) -> bool:
-        """Bring what rows name to the device; whether all of it is there."""
-        return self._sync(_taken(self._unsynced))
-
-    def sync_aside(self) -> None:
-        """Begin to bring the rest there, on a thread of its own: artifacts are large or many, and rows wait for none."""
-        while self._syncing and not self._syncing[0].is_alive():
-            self._syncing.popleft()
-        paths = _taken(self._unsynced_aside)
-        if paths:
-            thread = threading.Thread(target=self._sync, args=(paths,), name="runferry-file-sync", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the interpreter ends, and takes no more threads
-                self._sync(paths)
-            else:
-                self._syncing.append(thread)
+    def sync(self) -> None:
+        """Begin to bring to the device what has its name, on a thread of its own: a large file holds up no row."""
+        if self._unsynced and len(self._at_work()) < MAX_SYNCING:
+            self._begin_sync()
 
     def settle(self, timeout_s: float) -> bool:
-        """Wait until what `sync_aside` has to do is done; whether it was in time."""
-        self.sync_aside()
+        """Wait until all that has its name is on the device; whether it is."""
         deadline = time.monotonic() + timeout_s
-        for thread in list(self._syncing):
+        if self._unsynced:
+            self._begin_sync()
+        threads = self._at_work()
+        for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in list(self._syncing))
+        return not self.unsure and not any(thread.is_alive() for thread in threads)
 
-    def _sync(self, paths: list[Path]) -> bool:
+    def _at_work(self) -> list[threading.Thread]:
+        for thread in list(self._syncing):
+            if not thread.is_alive():
+                self._syncing.discard(thread)
+        return list(self._syncing)
+
+    def _begin_sync(self) -> None:
+        paths = _taken(self._unsynced)
+        thread = threading.Thread(target=self._sync, args=(paths,), name="runferry-file-sync", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends, and takes no more threads
+            self._sync(paths)
+        else:
+            self._syncing.add(thread)
+
+    def _sync(self, paths: list[Path]) -> None:
         failures = 0
         for path in paths:
             try:
@@ -222,10 +228,14 @@ class RunFiles:
         for folder in dict.fromkeys(path.parent for path in paths):
             with suppress(OSError):  # the file matters more; not every file system has this
                 self._fs.sync_directory(folder)
-        if failures and not self._sync_failed:
-            self._sync_failed = True
-            self._warn(f"{failures} files in {paths[0].parent} could not be synced: a power cut may cost them")
-        return not failures
+        if failures:
+            self.unsure = True
+            self._say("sync", f"{failures} files in {paths[0].parent} could not be synced: a power cut may cost them")
+
+    def _say(self, topic: str, text: str) -> None:
+        if topic not in self._said:
+            self._said.add(topic)
+            self._warn(text)
 
     # -- taking content in -------------------------------------------------------------------------------------------
 
@@ -233,21 +243,23 @@ class RunFiles:
         path = self.scratch()
         if isinstance(source, Path):
             size = source.stat().st_size
-            if (self._transfer == "link" or size > self._copy_limit) and self._link(source, path):
-                self._name_link(source)
-                with path.open("rb") as file:
-                    return path, sum(_digested(file, digest))
-            if size > self._copy_limit:
-                raise OSError(
-                    errno.EFBIG,
-                    f"{size} bytes are more than the setting copy_limit ({self._copy_limit}), and it cannot be"
-                    " hard-linked from where it lies",
-                    str(source),
+            large = size > self._copy_limit
+            if (large or self._transfer == "link") and self._link(source, path, large=large):
+                return path, hash_file(path, digest)
+            if large:
+                self._say(
+                    "copied",
+                    f"{source} ({size} bytes) is larger than the setting copy_limit ({self._copy_limit}), but cannot be"
+                    " hard-linked from where it lies: it is copied, so that the run has it",
                 )
         fd = self._fs.create(path)
         try:
             try:
-                size = sum(self._written(fd, source, digest))
+                if isinstance(source, Path):
+                    size = self._copy(source, path, fd, digest)
+                else:
+                    digest.update(source)
+                    size = self._write_all(fd, source)
             finally:
                 self._fs.close(fd)
         except BaseException:
@@ -256,28 +268,54 @@ class RunFiles:
             raise
         return path, size
 
+    def _copy(self, source: Path, path: Path, fd: int, digest: Any) -> int:
+        """Copy what the file has now: what is appended meanwhile does not count, and holes stay holes."""
+        size = 0
+        with source.open("rb", buffering=0) as file:
+            before = os.fstat(file.fileno())
+            self._narrow(path, before.st_mode)
+            most = before.st_size or sys.maxsize  # files of a kernel have no size
+            while chunk := file.read(min(CHUNK_BYTES, most - size)):
+                digest.update(chunk)
+                size += len(chunk)
+                if chunk != _HOLE or not self._extend(fd, size):
+                    self._write_all(fd, chunk)
+            after = os.fstat(file.fileno())
+        if after.st_mtime_ns != before.st_mtime_ns and after.st_size <= before.st_size:
+            self._say(
+                "torn",
+                f"{source} changed while it was copied, and the copy may have something of both states;"
+                " a file that is written under another name and renamed is always whole",
+            )
+        return size
+
+    def _extend(self, fd: int, size: int) -> bool:
+        try:
+            self._fs.truncate(fd, size)
+        except OSError:  # not every file system has it
+            return False
+        return True
+
+    @staticmethod
+    def _narrow(path: Path, mode: int) -> None:
+        """Let nobody read the copy who may not read the file."""
+        made = path.stat().st_mode & 0o777
+        narrow = (made & mode) | 0o600
+        if narrow != made:
+            path.chmod(narrow)
+
     def _keep(self, path: Path, size: int, digest: Any) -> Kept:
         target = self.directory / "artifacts" / digest.hexdigest()
         try:
-            if target.exists():
+            if target.exists() and target.stat().st_nlink == 1:
                 path.unlink()
-            else:
-                self._move(path, target, self._unsynced_aside)
+            else:  # into a hard link somebody may have written since
+                self._move(path, target)
         except OSError:
             with suppress(OSError):
                 path.unlink()
             raise
         return Kept(target, digest.digest(), size)
-
-    def _written(self, fd: int, source: bytes | Path, digest: Any) -> Iterator[int]:
-        if isinstance(source, Path):
-            with source.open("rb") as file:
-                while chunk := file.read(CHUNK_BYTES):
-                    digest.update(chunk)
-                    yield self._write_all(fd, chunk)
-        else:
-            digest.update(source)
-            yield self._write_all(fd, source)
 
     def _write_all(self, fd: int, data: bytes) -> int:
         view, done = memoryview(data), 0
@@ -288,25 +326,26 @@ class RunFiles:
             done += taken
         return done
 
-    def _link(self, source: Path, path: Path) -> bool:
+    def _link(self, source: Path, path: Path, *, large: bool) -> bool:
         try:
-            os.link(source.resolve(), path)
+            os.link(os.path.realpath(source), path)
         except (OSError, NotImplementedError):
             return False
+        if large and self._transfer != "link":
+            self._say(
+                "linked",
+                f"{source} is larger than the setting copy_limit ({self._copy_limit} bytes) and hard-linked, not copied:"
+                " whoever writes into it changes what the run has; a new file under its name does not",
+            )
         return True
 
-    def _name_link(self, source: Path) -> None:
-        if self._transfer != "link" and not self._named_link:
-            self._named_link = True
-            self._warn(
-                f"{source} is larger than the setting copy_limit ({self._copy_limit} bytes) and hard-linked, not copied:"
-                " whoever writes into it changes what the run has; a new file under its name does not"
-            )
-
-    def _move(self, path: Path, target: Path, unsynced: deque[Path]) -> None:
+    def _move(self, path: Path, target: Path) -> None:
         self._fs.make_directories(target.parent)
         path.replace(target)
-        unsynced.append(target)
+        path.unlink(missing_ok=True)  # a hard link to what lies there already is not moved
+        self._unsynced.append(target)
+        if not len(self._unsynced) % SYNC_EVERY:
+            self.sync()
 
 
 def _taken(paths: deque[Path]) -> list[Path]:
@@ -318,7 +357,15 @@ def _taken(paths: deque[Path]) -> list[Path]:
     return list(dict.fromkeys(taken))
 
 
-def _digested(file: Any, digest: Any) -> Iterator[int]:
-    while chunk := file.read(CHUNK_BYTES):
-        digest.update(chunk)
-        yield len(chunk)
+def hash_file(path: Path, digest: Any) -> int:
+    """Update a digest of `hashlib` with a file; its size in bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return size

@@ -157,7 +157,7 @@ class SavedFiles:
             young = time.time_ns() - status.st_mtime_ns < _SURE_AFTER_NS
             staged = self._files.stage(entry.source)
             try:
-                staged.place(path, aside=True)
+                staged.place(path)
             except (OSError, ValueError):
                 staged.drop()
                 raise

@@ -209,12 +209,6 @@ class SaveMethods(ArtifactMethods):
         self._submit(lambda recorder: recorder.record(body, urgent=True))
 
     def _stop_saving(self, timeout_s: float) -> None:
-        """Copy saved files a last time, and wait until they and the contents of artifacts are on the device."""
-        deadline = self._monotonic() + timeout_s
+        """Copy saved files a last time."""
         if self._saved is not None:
             self._saved.stop(timeout_s)
-        if not self._settle_files(max(0.0, deadline - self._monotonic())):
-            self._warn(f"files of the run are not on the device after {timeout_s:.0f} s: a power cut may cost them")
-
-    def _settle_files(self, timeout_s: float) -> bool:
-        return self._made_files is None or self._made_files.settle(timeout_s)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat import load
+from runferry.writer import filemethods, runfiles
 from runferry.writer.filesystem import RealFileSystem
 from runferry.writer.media import Landing, Media
 from runferry.writer.runfiles import RunFiles, safe_relative
@@ -86,8 +88,8 @@ def test_a_link_shares_the_bytes(tmp_path):
         assert len(warned) == warnings  # once: what the user did not ask for is named
 
 
-def test_a_file_over_the_limit_that_cannot_be_linked_is_refused(tmp_path, monkeypatch):
-    """The error names the setting."""
+def test_a_file_over_the_limit_that_cannot_be_linked_is_copied(tmp_path, monkeypatch):
+    """From another file system: a run has everything in its directory. One warning names the size and the setting."""
     source = tmp_path / "model.bin"
     source.write_bytes(b"x" * 100)
 
@@ -95,9 +97,121 @@ def test_a_file_over_the_limit_that_cannot_be_linked_is_refused(tmp_path, monkey
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refuse)
+    warned = []
+    files = RunFiles(lambda: tmp_path, RealFileSystem(), copy_limit=10, warn=warned.append)
 
-    with pytest.raises(OSError, match="copy_limit"):
-        RunFiles(lambda: tmp_path, RealFileSystem(), copy_limit=10).stage(source)
+    for _ in range(2):
+        staged = files.stage(source)
+        assert staged.path.read_bytes() == source.read_bytes()
+        assert not staged.path.samefile(source)
+    assert len(warned) == 1
+    assert "(100 bytes) is larger than the setting copy_limit (10)" in warned[0]
+
+
+def test_a_changed_hard_link_is_not_taken_for_its_old_content(tmp_path):
+    """The name of an artifact's content is its MD5, also where somebody wrote into the linked original meanwhile."""
+    source, other = tmp_path / "model.bin", tmp_path / "other.bin"
+    source.write_bytes(b"one")
+    other.write_bytes(b"one")
+    files = RunFiles(lambda: tmp_path / "run", RealFileSystem(), transfer="link")
+    files.keep(source)
+    assert files.keep(source).path.samefile(source)
+    source.write_bytes(b"two")
+
+    assert files.keep(other).path.read_bytes() == b"one"
+    assert not list((tmp_path / "run" / "tmp").iterdir())
+
+
+def test_holes_stay_holes(files, tmp_path):
+    """A sparse file of 5 GB costs neither that space nor the time to write it."""
+    source = tmp_path / "sparse"
+    with source.open("wb") as file:
+        file.truncate(20_000_000)
+        file.seek(3_000_000)
+        file.write(b"x")
+        file.seek(12_345_678)
+        file.write(b"y" * 2_000_000)
+
+    staged = files.stage(source)
+
+    assert staged.path.read_bytes() == source.read_bytes()
+    assert (staged.size, staged.sha256) == (20_000_000, hashlib.sha256(source.read_bytes()).hexdigest())
+    assert staged.path.stat().st_blocks * 512 < 7_000_000
+
+
+def test_where_files_have_no_holes_zeros_are_written(files, tmp_path, monkeypatch):
+    """Some network file systems refuse to make a file longer."""
+    source = tmp_path / "zeros"
+    source.write_bytes(bytes(3_000_000) + b"x")
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(files._fs, "truncate", refuse)
+
+    assert files.stage(source).path.read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o600, 0o600), (0o640, 0o640), (0o444, 0o644), (0o777, 0o644)])
+def test_a_copy_is_as_private_as_its_source(files, tmp_path, mode, expected):
+    """Nobody reads it who may not read the source, and the umask counts as for any file."""
+    source = tmp_path / "key"
+    source.write_bytes(b"x")
+    source.chmod(mode)
+    umask = os.umask(0o022)
+    try:
+        made = files.stage(source).path.stat().st_mode & 0o777
+    finally:
+        os.umask(umask)
+
+    assert made == expected & (mode | 0o600)
+
+
+class Changing(RealFileSystem):
+    """Something happens to the source while the first piece of it is written."""
+
+    def __init__(self, change):
+        self.change = change
+
+    def write(self, fd, data):
+        change, self.change = self.change, lambda: None
+        change()
+        return super().write(fd, data)
+
+
+def test_a_source_that_changes_while_it_is_copied_is_named(tmp_path):
+    """The copy may be of both states; what is only appended to, or replaced by another file, gives a whole one."""
+    source = tmp_path / "log"
+
+    def rewrite():
+        with source.open("r+b") as file:
+            file.write(b"b" * 2_000_000)
+        os.utime(source, (1, 1))
+
+    def append():
+        with source.open("ab") as file:
+            file.write(b"b" * 3_000_000)
+        os.utime(source, (1, 1))
+
+    def replace():
+        (tmp_path / "new").write_bytes(b"b")
+        (tmp_path / "new").replace(source)
+
+    for change, warnings in ((rewrite, 1), (append, 0), (replace, 0), (source.unlink, 0)):
+        source.write_bytes(b"a" * 2_000_000)
+        warned = []
+        staged = RunFiles(lambda: tmp_path / "run", Changing(change), warn=warned.append).stage(source)
+        assert len(warned) == warnings
+        assert staged.size == 2_000_000
+        if not warnings:
+            assert staged.path.read_bytes() == b"a" * 2_000_000
+        else:
+            assert "may have something of both states" in warned[0]
+
+
+def test_a_file_of_the_kernel_has_no_size(files):
+    """It is read to its end all the same."""
+    assert files.stage(Path("/proc/self/status")).size > 100
 
 
 def test_a_link_in_the_folder_leads_nowhere(files, tmp_path):
@@ -180,28 +294,146 @@ def test_content_written_in_place_is_adopted(files):
     assert below(files.directory) == [f"artifacts/{kept.md5.hex()}"]
 
 
-def test_rows_do_not_wait_for_what_is_synced_aside(files, monkeypatch):
-    """Contents of artifacts and saved files: what rows name is on the device, while those are still on their way."""
-    synced, go = [], threading.Event()
+class Syncing(RealFileSystem):
+    """Syncs of files wait for `go`, and are noted with the thread that asked."""
 
-    def sync_file(fd):
+    def __init__(self):
+        self.synced, self.threads, self.go = [], set(), threading.Event()
+
+    def sync_file(self, fd):
         path = Path(f"/proc/self/fd/{fd}").readlink()
-        if threading.current_thread() is not threading.main_thread():
-            assert go.wait(10)
-        synced.append(path.name)
+        if path.suffix != ".wandb":
+            assert self.go.wait(10)
+            self.threads.add(threading.current_thread().name)
+        self.synced.append(path.name)
 
-    monkeypatch.setattr(files._fs, "sync_file", sync_file)
+
+def test_nobody_waits_for_a_sync_that_began(tmp_path):
+    """It goes on by itself; whoever settles waits for it, as long as they may."""
+    fs = Syncing()
+    files = RunFiles(lambda: tmp_path, fs)
     kept = files.keep(b"artifact")
-    files.stage(b"saved").place("saved", aside=True)
     files.stage(b"image").place("image")
-    files.sync_aside()
+    files.sync()
 
-    assert files.sync()
-    assert synced == ["image"]
     assert not files.settle(0.01)
-    go.set()
+    fs.go.set()
     assert files.settle(10)
-    assert sorted(synced) == sorted(["image", "saved", kept.path.name])
+    assert sorted(fs.synced) == sorted(["image", kept.path.name])
+    assert files.settle(0)
+
+
+def test_a_disk_that_does_not_answer_holds_few_threads(tmp_path):
+    """However often a sync is due; what had to wait is synced in the end."""
+    fs = Syncing()
+    files = RunFiles(lambda: tmp_path, fs)
+    for number in range(20):
+        files.stage(b"x").place(str(number))
+        files.sync()
+
+    assert len(files._at_work()) == runfiles.MAX_SYNCING
+    fs.go.set()
+    assert files.settle(10)
+    assert sorted(fs.synced, key=int) == [str(number) for number in range(20)]
+    assert not files._at_work()
+
+
+def test_many_files_are_synced_as_they_come(tmp_path, monkeypatch):
+    """Level `relaxed` asks for no sync: the end of a run would have all of it to do."""
+    monkeypatch.setattr(runfiles, "SYNC_EVERY", 8)
+    fs = Syncing()
+    fs.go.set()
+    files = RunFiles(lambda: tmp_path, fs)
+    for number in range(20):
+        files.stage(b"x").place(str(number))
+
+    assert len(files._unsynced) == 4
+    assert files.settle(10)
+    assert len(fs.synced) == 20
+
+
+def test_what_could_not_be_synced_is_named_and_never_forgotten(files, monkeypatch):
+    """The device may have lost it: nothing says later that all is there."""
+    warned = []
+    files._warn = warned.append
+
+    def refuse(_fd):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files._fs, "sync_file", refuse)
+        for name in ("one", "two"):
+            files.stage(b"x").place(name)
+            assert not files.settle(10)
+    files.stage(b"x").place("three")
+
+    assert not files.settle(10)
+    assert len(warned) == 1
+    assert "could not be synced" in warned[0]
+
+
+def test_the_writers_thread_syncs_no_file(begin):
+    """A large file would hold up rows: they reach the file while it is on its way. `flush` waits for both, bounded."""
+    fs = Syncing()
+    run = begin(fs=fs)
+    run.log({"note": Note(b"large"), "n": 0})
+    assert not run.flush(0.1)
+    run.log({"n": 1})
+    assert run._pump.barrier(sync=True, timeout_s=10)
+    assert run._journal.tally.rows_written == 2
+    assert not fs.threads
+    fs.go.set()
+    assert run.flush()
+    assert fs.threads == {"runferry-file-sync"}
+
+
+def test_flush_waits_for_media_that_have_no_name_yet(begin):
+    """They get it on the writer's thread, which may be behind."""
+    fs = Syncing()
+    fs.go.set()
+    run = begin(fs=fs)
+    for number in range(5):
+        run.log({"note": Note(b"x"), "n": number})
+    assert run.flush()
+    assert sorted(name for name in fs.synced if name.startswith("note_")) == [f"note_{n}.txt" for n in range(5)]
+
+
+def test_level_disk_waits_for_media(begin):
+    """When `log` returns, they are on the device, and so is the row."""
+    fs = Syncing()
+    fs.go.set()
+    run = begin(fs=fs, durability="disk")
+    run.log({"note": Note(b"x")})
+    assert "note_0.txt" in fs.synced
+
+
+def test_a_file_that_hangs_costs_level_disk_one_wait(begin, monkeypatch):
+    """Training goes on; one warning."""
+    monkeypatch.setattr(filemethods, "WAIT_S", 0.05)
+    fs, warned = Syncing(), []
+    run = begin(fs=fs, durability="disk", warn=warned.append)
+    begun = time.monotonic()
+    for number in range(50):
+        run.log({"note": Note(b"x"), "n": number})
+    took = time.monotonic() - begun
+    fs.go.set()
+    assert took < 2
+    assert [line for line in warned if "no call waits for them" in line] == warned
+
+
+def test_the_end_waits_for_files_within_its_bound(begin):
+    """The whole of it: what does not come in time is named, and the report says that not all is synced."""
+    fs, warned = Syncing(), []
+    run = begin(fs=fs, warn=warned.append)
+    run.log({"note": Note(b"large")})
+    begun = time.monotonic()
+    report = run._end(0, timeout_s=0.4)
+    took = time.monotonic() - begun
+    fs.go.set()
+    assert took < 2
+    assert not report.synced
+    assert any("some files are not on the device" in line for line in warned)
+    assert run._made_files.settle(10)
 
 
 def test_what_is_left_is_synced_where_no_thread_starts(files, monkeypatch):
