@@ -76,7 +76,7 @@ class Identity:
             sweep_id=settings.sweep_id,
             host=settings.host or _host(),
             start_ns=self._now_ns(),
-            resume=settings.resume,
+            resume=settings.continues,
             starting_step=behind.step if behind else 0,
             runtime_s=min(int(behind.runtime_s), _MAX_INT32) if behind else 0,
         )

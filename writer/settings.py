@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UsageError
-from .settings_sources import Decisions, decide_all, key_of
-from .settings_table import BY_KEY, SETTINGS, UNSUPPORTED, Resolved, shown
+from .settings_sources import Decisions, decide_all
+from .settings_table import BY_KEY, SETTINGS, UNSUPPORTED, Resolved, key_of, shown
 
 __all__ = ["Resolved", "Settings", "SettingsError", "examine", "new_id", "resolve", "tell"]
 

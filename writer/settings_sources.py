@@ -20,6 +20,7 @@ from .settings_table import (
     WITHOUT_EFFECT,
     Resolved,
     Setting,
+    key_of,
 )
 from .settings_values import FLAG, FOLDER, Kind, split, unwrapped
 
@@ -84,11 +85,6 @@ class Decisions(NamedTuple):
             if not problem.fatal
         )
         return (*passed_over, *self.notes)
-
-
-def key_of(name: str) -> str:
-    """The key of a setting's name: the peer's older names of internal settings begin with a line."""
-    return f"x{name}" if name.startswith("_") else name
 
 
 def decide_all(

@@ -251,7 +251,7 @@ class Resolved:
         self.__dict__.update(values)
 
     @property
-    def resume(self) -> bool:
+    def continues(self) -> bool:
         """Whether this log continues others of its run."""
         return self.resume_mode in {"allow", "must", "auto"}
 
@@ -264,11 +264,23 @@ class Resolved:
         """The same with other values for some attributes, as of a named tuple."""
         return Resolved({**self.__dict__, **changes})
 
+    def __getattr__(self, name: str) -> Any:
+        """What a script asks for by another of a setting's names: `run.settings.run_name`."""
+        setting = BY_KEY.get(key_of(name))
+        if setting is None or name in setting.switches or setting.attribute not in self.__dict__:
+            raise AttributeError(f"{name} is no setting")
+        return self.__dict__[setting.attribute]
+
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"{name} was decided")
 
     def __repr__(self) -> str:
         return shown("Resolved", self.__dict__)
+
+
+def key_of(name: str) -> str:
+    """The key of a setting's name: the peer's older names of internal settings begin with a line."""
+    return f"x{name}" if name.startswith("_") else name
 
 
 def shown(name: str, values: Mapping[str, Any]) -> str:

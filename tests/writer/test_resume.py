@@ -239,7 +239,7 @@ def test_a_run_goes_on_behind_its_logs(tmp_path, mode):
     start = begin_at(tmp_path, id="seg", resume=mode)
 
     assert (start.settings.run_id, start.behind) == ("seg", (100, 99.0))
-    assert start.settings.resume
+    assert start.settings.continues
     assert start.warnings == ()
     assert "goes on at step 100" in start.notes[0]
 
@@ -250,14 +250,14 @@ def test_a_run_without_logs_begins(tmp_path, mode):
     start = begin_at(tmp_path, id="seg", resume=mode)
 
     assert start == start._replace(behind=None, notes=(), warnings=())
-    assert (start.settings.run_id, start.settings.resume) == ("seg", True)
+    assert (start.settings.run_id, start.settings.continues) == ("seg", True)
 
 
 def test_must_without_a_log_says_what_cannot_be_known(tmp_path):
     """The run may be at a server, which is not asked: steps begin at 0, with a warning."""
     start = begin_at(tmp_path, id="seg", resume="must")
 
-    assert (start.behind, start.settings.resume) == (None, True)
+    assert (start.behind, start.settings.continues) == (None, True)
     assert "cannot be asked here" in start.warnings[0]
 
 
@@ -274,7 +274,7 @@ def test_never_refuses_a_run_that_has_a_log(tmp_path):
     with pytest.raises(ResumeError, match=f"{log}.*another id"):
         begin_at(tmp_path, id="seg", resume="never")
     assert begin_at(tmp_path, id="new", resume="never").settings.run_id == "new"
-    assert not begin_at(tmp_path, resume="never").settings.resume
+    assert not begin_at(tmp_path, resume="never").settings.continues
 
 
 def test_a_log_of_system_metrics_is_no_earlier_run(tmp_path):
@@ -333,7 +333,7 @@ def test_auto_begins_anew_behind_a_run_that_finished_or_goes_on(tmp_path, exit_c
     start = begin_at(tmp_path, resume="auto")
 
     assert start.settings.run_id not in {"old", "last"}
-    assert (start.behind, start.settings.resume) == (None, False)
+    assert (start.behind, start.settings.continues) == (None, False)
 
 
 def test_without_resume_nothing_is_looked_for(tmp_path, monkeypatch):

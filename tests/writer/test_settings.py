@@ -205,7 +205,7 @@ def test_values_that_are_nearly_right():
     found = resolve(given, None, {"WANDB_TAGS": "", "WANDB_NAME": "", "RUNFERRY_SILENT": "yes"})
 
     assert (found.strict, found.sample_interval, found.name, found.tags) == (False, 2.0, "5", ("one",))
-    assert (found.resume, found.silent) == (False, True)
+    assert (found.resume, found.continues, found.silent) == ("", False, True)
     assert resolve(Settings(disk_paths=Path("/a")), None, {}).disk_paths == ("/a",)
 
 
@@ -275,6 +275,7 @@ def test_the_record_of_the_machine_says_what_the_settings_say(begin, state):
         ("redact", "all", {"argv", "environment", "config", "git"}),
         ("redact", True, {"argv", "environment", "config", "git"}),
         ("redact", "off", set()),
+        ("redact", "none", set()),
         ("redact", False, set()),
         ("redact", "all, -config -git", {"argv", "environment"}),
         ("redact", ["-argv"], {"environment", "config", "git"}),

@@ -205,6 +205,10 @@ def test_the_home_is_the_environments(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert resolve(Settings()).entity == "team"
     assert resolve(Settings(), None, {}).entity == ""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("~").symlink_to(tmp_path)
+    monkeypatch.setattr(os.path, "expanduser", str)  # a user without a home, in a folder that looks like one
+    assert resolve(Settings()).entity == ""
 
 
 def test_a_workspace_is_where_runs_go_and_where_the_script_starts(tmp_path, monkeypatch):
@@ -233,6 +237,8 @@ def test_a_wrong_value_in_a_file_is_passed_over(tmp_path):
     assert resolved.warnings == (
         f"{files[0]}:2: console='fast': console takes off, wrap or redirect; {files[1]}:2 counts instead",
     )
+    files[0].write_text("[default]\nconsole =\n")
+    assert resolve(Settings(dir=tmp_path), None, {}, home).console == "wrap"
     files[1].write_text("[default]\nproject = a/b\n")
     with pytest.raises(SettingsError, match=f"^{files[1]}:2: project='a/b': project takes "):
         resolve(Settings(dir=tmp_path), None, {}, home)

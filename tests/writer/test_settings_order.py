@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,16 @@ def test_defaults_and_explanations_are_whole():
         assert setting.kind.takes
 
 
+@pytest.mark.parametrize("setting", SETTINGS, ids=NAMES)
+def test_decided_settings_are_read_by_every_name(setting):
+    """Scripts ask `run.settings` by the peer's names."""
+    resolved = resolve(Settings(**{setting.name: texts(setting)[0]}), None, {})
+    for name in {*setting.keys} - {*setting.switches}:
+        assert getattr(resolved, name) == getattr(resolved, setting.attribute)
+    with pytest.raises(AttributeError, match="nothing is no setting"):
+        _ = resolved.nothing
+
+
 def test_resolved_settings_stay_as_they_are():
     """They are read on several threads; a variant is a copy."""
     resolved = resolve(Settings(project="a"), None, {})
@@ -239,4 +250,5 @@ def test_resolved_settings_stay_as_they_are():
     assert (resolved.project, other.project, other.run_id) == ("a", "b", resolved.run_id)
     assert isinstance(other, Resolved)
     assert "project='b'" in repr(other)
+    assert pickle.loads(pickle.dumps(other)).project == "b"
     assert resolved.root == Path.cwd()
