@@ -112,11 +112,16 @@ class StagedFile:
             self._recorded = True
             return self._name, new
 
+    def unrecord(self) -> None:
+        """It landed, and what it is a part of did not: the next row brings its record."""
+        with self._lock:
+            self._recorded = False
+
     def drop(self) -> None:
         """One row less has it; with the last one it goes, unless it has its name already."""
+        self.unrecord()  # maybe
         with self._lock:
             self._users -= 1
-            self._recorded = False  # maybe it landed, and what it is a part of did not: the next row says it again
             if not self._users and not self._name:
                 self.gone = True
                 self.staged.drop()

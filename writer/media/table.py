@@ -75,6 +75,7 @@ class Table(Media):
         self._staged: StagedTable | None = None
         self._changed = False
         self._next = 0
+        self._missed: list[list[Any]] = []
         self._increment = 0
         self._increments: list[str] = []
         self._types: list[ColumnType] = []
@@ -95,6 +96,7 @@ class Table(Media):
             "_staged": None,
             "_changed": False,
             "_next": 0,
+            "_missed": [],
             "_increment": 0,
             "_increments": [],
         }
@@ -265,10 +267,9 @@ class Table(Media):
                     )
                 return staged
             incremental = self.log_mode == "INCREMENTAL"
-            first = self._next if incremental else 0
             snapshot = Snapshot(
                 columns=list(self.columns),
-                rows=self.data[first:],
+                rows=[*self._missed, *self.data[self._next :]],
                 types=list(self._types),
                 log_mode=self.log_mode,
                 total=len(self.data),
@@ -281,20 +282,23 @@ class Table(Media):
                     f"a table has {len(snapshot.rows)} rows. All are logged, but the peer's viewers stop at"
                     f" {self.MAX_ARTIFACT_ROWS}",
                 )
-            staged = StagedTable.of(snapshot, files, context, directory, undo=self._undo(first))
+            staged = StagedTable.of(snapshot, files, context, directory, undo=self._undo(snapshot.rows))
             self._staged, self._changed = staged, False
             if incremental:
-                self._next, self._increment = len(self.data), self._increment + 1
+                self._next, self._missed, self._increment = len(self.data), [], self._increment + 1
             return staged
 
-    def _undo(self, first: int) -> Callable[[StagedTable], None]:
+    def _undo(self, rows: list[list[Any]]) -> Callable[[StagedTable], None]:
         def undo(staged: StagedTable) -> None:
-            """The row went nowhere: the rows of this increment belong to the next."""
+            """It went nowhere: the rows of an increment belong to the next, also where others came after it."""
             with self._lock:
-                if self._staged is staged:
-                    self._staged, self._changed = None, True
-                    if self.log_mode == "INCREMENTAL":
-                        self._next, self._increment = first, self._increment - 1
+                last = self._staged is staged
+                if last:
+                    self._staged = None
+                if self.log_mode == "INCREMENTAL":
+                    self._missed += rows
+                    self._increment -= last
+                self._changed = self._changed or last or bool(self._missed)
 
         return undo
 

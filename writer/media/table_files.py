@@ -175,7 +175,11 @@ class StagedTable:
             if self._value is not None:
                 return Landing(self._value)
             path, new = self._file.land(FOLDER, key, step)
-            record, facts = self._artifact(key)
+            try:
+                record, facts = self._artifact(key)
+            except BaseException:
+                self._file.unrecord()
+                raise
             self._value = {**self._facts, **facts, **file_facts(self._file, path)}
             self._body = ""
             incremental = (FEATURE_INCREMENTAL_TABLE,) if self._increment is not None else ()

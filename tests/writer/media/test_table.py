@@ -427,6 +427,19 @@ def test_an_increment_whose_row_went_nowhere_is_in_the_next(files, context, land
     assert (landing.value["increment_num"], landing.value["previous_increments_paths"]) == (0, [])
 
 
+def test_an_increment_is_not_lost_though_another_came_after_it(files, context, landed):
+    """The disk refused the first when the second was staged: the third has its rows."""
+    table = Table(["a"], [[1]], log_mode="INCREMENTAL")
+    first = table.stage(files, context)
+    table.add_data(2)
+    second = table.stage(files, context)
+    first.drop()
+    landings = [second.land("k", "1"), landed(table), landed(table)]
+
+    assert [shown_in(landing, files)["data"] for landing in landings[:2]] == [[[2]], [[1]]]
+    assert [landing.value["increment_num"] for landing in landings] == [1, 2, 2]
+
+
 def test_a_dropped_table_can_be_logged_again(files, context, landed):
     """And one that two rows have stays for the other."""
     table = Table(["a"], [[1]])
