@@ -101,8 +101,9 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         if resolved.reinit != "finish_previous" and not (resolved.reinit == "default" and in_notebook()):
             return _current
         _current.finish()
-    tell(resolved, warn_on_stderr)
     role = Role.FULL if resolved.ranks == "all" else rank_of(os.environ).role
+    if role is Role.FULL:  # once for a job, however many processes it has
+        tell(resolved, warn_on_stderr)
     from .. import __version__
 
     start = None

@@ -116,6 +116,16 @@ def test_settings_without_meaning_are_named_once(tmp_path, capsys):
         runferry.init(dir=tmp_path, durability="never")
 
 
+def test_one_process_of_a_job_speaks_of_its_settings(tmp_path, capsys, monkeypatch):
+    """A wrong variable of a thousand ranks is one line."""
+    monkeypatch.setenv("WANDB_CONSOLE", "of all")
+    for rank, count in (("1", 0), ("0", 1)):
+        monkeypatch.setenv("RANK", rank)
+        runferry.init(dir=tmp_path, settings={"disable_stats": True, "disable_meta": True})
+        runferry.finish()
+        assert capsys.readouterr().err.count("WANDB_CONSOLE='of all'") == count
+
+
 def test_online_says_what_it_does(tmp_path, capsys):
     """No pretending: the run is logged here, and the line says how it is sent."""
     run = runferry.init(dir=tmp_path, mode="online", settings={"disable_stats": True, "disable_meta": True})
