@@ -212,6 +212,8 @@ class RunFiles:
     def _sync(self, paths: list[Path]) -> None:
         failures = 0
         for path in paths:
+            if path.is_dir():
+                continue  # new: its name is to be brought there, below
             try:
                 fd = os.open(path, os.O_RDONLY)
             except FileNotFoundError:
@@ -245,7 +247,11 @@ class RunFiles:
             size = source.stat().st_size
             large = size > self._copy_limit
             if (large or self._transfer == "link") and self._link(source, path, large=large):
-                return path, hash_file(path, digest)
+                try:
+                    return path, hash_file(path, digest)
+                except BaseException:
+                    path.unlink(missing_ok=True)
+                    raise
             if large:
                 self._say(
                     "copied",
@@ -340,11 +346,11 @@ class RunFiles:
         return True
 
     def _move(self, path: Path, target: Path) -> None:
-        self._fs.make_directories(target.parent)
+        self._unsynced.extend(self._fs.make_directories(target.parent))
         path.replace(target)
         path.unlink(missing_ok=True)  # a hard link to what lies there already is not moved
         self._unsynced.append(target)
-        if not len(self._unsynced) % SYNC_EVERY:
+        if len(self._unsynced) >= SYNC_EVERY:
             self.sync()
 
 

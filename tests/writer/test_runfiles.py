@@ -227,6 +227,37 @@ def test_a_link_in_the_folder_leads_nowhere(files, tmp_path):
     assert below(files.directory) == []
 
 
+def test_a_link_that_cannot_be_read_goes_again(tmp_path, monkeypatch):
+    """Nothing is left of content that could not be had."""
+    (tmp_path / "run").mkdir()
+    source = tmp_path / "model.bin"
+    source.write_bytes(b"x")
+
+    def refuse(_path, _digest):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("runferry.writer.runfiles.hash_file", refuse)
+
+    with pytest.raises(OSError, match="Input/output"):
+        RunFiles(lambda: tmp_path / "run", RealFileSystem(), transfer="link").stage(source)
+    assert below(tmp_path / "run") == []
+
+
+def test_new_folders_are_synced_with_their_files(files, monkeypatch):
+    """A file is on the device only with the names of all folders above it."""
+    synced = []
+    monkeypatch.setattr(files._fs, "sync_directory", synced.append)
+    files.stage(b"x").place("media/images/x.png")
+    assert files.settle(10)
+    run = files.directory
+    assert set(synced) == {run, run / "files", run / "files" / "media", run / "files" / "media" / "images"}
+
+    synced.clear()
+    files.stage(b"y").place("media/images/y.png")
+    assert files.settle(10)
+    assert synced == [run / "files" / "media" / "images"]
+
+
 class Note(Media):
     """A medium as small as one can be."""
 
@@ -347,7 +378,7 @@ def test_many_files_are_synced_as_they_come(tmp_path, monkeypatch):
     for number in range(20):
         files.stage(b"x").place(str(number))
 
-    assert len(files._unsynced) == 4
+    assert len(files._unsynced) == 21 % 8  # the new folder counts, too
     assert files.settle(10)
     assert len(fs.synced) == 20
 
