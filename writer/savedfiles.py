@@ -8,9 +8,11 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +41,11 @@ class Selection(NamedTuple):
     sources: dict[str, Path]
     present: list[str]
     """Those that lie in the run's folder already."""
+
+
+def reason(error: Exception) -> str:
+    """An error in few words."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 class _Saved:
@@ -77,6 +84,8 @@ class SavedFiles:
         self._thread: threading.Thread | None = None
         self._end = threading.Event()
         self._failed: set[str] = set()
+        self._left: list[str] = []
+        """What the look that goes on has not come to."""
 
     # -- any thread --------------------------------------------------------------------------------------------------
 
@@ -94,37 +103,34 @@ class SavedFiles:
         for path, source in selection.sources.items():
             if self._ignored(path):
                 continue
-            entry = self._saved.setdefault(path, _Saved(source))
-            entry.source = source
+            entry = self._entry(path, source, policy)
             try:
                 self._copy(path, entry)
             except (OSError, ValueError) as error:
-                failures.append(f"{source}: {getattr(error, 'strerror', None) or error}")
-                continue
-            found.append(path)
-            entry.policy = policy
+                failures.append(f"{source}: {reason(error)}")
+            else:
+                found.append(path)
         if policy != "now" and self._saved:
             self._start()
         return sorted(found), failures
 
     def refresh(self, *, final: bool = False) -> None:
         """Copy what changed since it was copied; with `final`, also what was to be looked at in the end only."""
-        for path, entry in list(self._saved.items()):
-            if entry.policy == "now" or (entry.policy == "end" and not final):
-                continue
+        policies = ("live", "end") if final else ("live",)
+        entries = [(path, entry) for path, entry in list(self._saved.items()) if entry.policy in policies]
+        self._left = [path for path, _ in reversed(entries)]
+        for path, entry in entries:
             try:
                 before, after = entry.folder, self._copy(path, entry)
                 if before != after:
                     self._record(path, entry.policy)
             except FileNotFoundError:
-                continue  # removed since: its last state stays
+                pass  # removed since: its last state stays
             except Exception as error:  # whatever it is, it costs this file only, and never the thread
                 if path not in self._failed:
                     self._failed.add(path)
-                    reason = getattr(error, "strerror", None) or error
-                    self._warn(
-                        f"{entry.source} changed and could not be saved again ({reason}); an earlier state stays"
-                    )
+                    self._warn(f"{entry.source} could not be saved again ({reason(error)}); an earlier state stays")
+            self._left.pop()
 
     def stop(self, timeout_s: float) -> None:
         """Copy what changed a last time, for `timeout_s` seconds at most."""
@@ -134,45 +140,75 @@ class SavedFiles:
         self._end.set()
         thread.join(timeout_s)
         if thread.is_alive():
-            self._warn(f"saved files are still being copied after {timeout_s:.0f} s: some stay as they were before")
+            left = self._left[::-1]
+            names = f": {left[0]}{f' and {len(left) - 1} more' if len(left) > 1 else ''}" if left else ""
+            self._warn(
+                f"not all saved files were looked at once more within {timeout_s:.0f} s, and stay as they were{names}"
+            )
 
     # -- helpers -----------------------------------------------------------------------------------------------------
 
     def _ignored(self, path: str) -> bool:
         return any(fnmatch.fnmatch(path, pattern) for pattern in self._ignore)
 
+    def _entry(self, path: str, source: Path, policy: str) -> _Saved:
+        """What is known of a path below `files/`; of a file it is kept, so that what fails now is tried again."""
+        if not source.is_file():
+            return _Saved(source)
+        entry = self._saved.setdefault(path, _Saved(source))
+        with entry.lock:
+            if entry.source == source:  # a file that is watched stays watched
+                policy = max(policy, entry.policy, key=POLICIES.__getitem__)
+            else:
+                self._warn(
+                    f"save: {path} is a copy of {source} from now on, and no longer of {entry.source};"
+                    " a base_path above both keeps them apart"
+                )
+            entry.source, entry.policy = source, policy
+        return entry
+
     def _copy(self, path: str, entry: _Saved) -> Path:
         """Bring the file's state into the run's folder unless it is there; the folder."""
         with entry.lock:
             status = entry.source.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError("it is a folder: save its files" if stat.S_ISDIR(status.st_mode) else "it is no file")
             stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
             folder = self._files.files
-            if stamp == entry.stamp and folder == entry.folder:
-                return folder
-            target = folder / path
-            if target.exists() and os.path.samestat(status, target.stat()):
-                return folder  # a hard link: it is the file
-            if not entry.source.is_file():
-                raise OSError("it is no file" if not entry.source.is_dir() else "it is a folder: save its files")
-            young = time.time_ns() - status.st_mtime_ns < _SURE_AFTER_NS
-            staged = self._files.stage(entry.source)
-            try:
-                staged.place(path)
-            except (OSError, ValueError):
-                staged.drop()
-                raise
-            entry.stamp, entry.folder = None if young else stamp, folder
+            if (stamp, folder) != (entry.stamp, entry.folder):
+                young = abs(time.time_ns() - status.st_mtime_ns) < _SURE_AFTER_NS
+                if not _is_file(folder / path, status):
+                    self._place(path, entry.source)
+                entry.stamp, entry.folder = None if young else stamp, folder
             return folder
+
+    def _place(self, path: str, source: Path) -> None:
+        staged = self._files.stage(source)
+        try:
+            staged.place(path)
+        except (OSError, ValueError):
+            staged.drop()
+            raise
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="runferry-saver", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._watch, name="runferry-saver", daemon=True)
+            with suppress(RuntimeError):  # the interpreter ends, and takes no more threads: what was copied stays
+                thread.start()
+                self._thread = thread
 
     def _watch(self) -> None:
         while not self._end.wait(REFRESH_S):
             self.refresh()
         self.refresh(final=True)
+
+
+def _is_file(target: Path, status: os.stat_result) -> bool:
+    """Whether a file is there under that name already, as a hard link."""
+    try:
+        return os.path.samestat(status, target.lstat())
+    except OSError:
+        return False
 
 
 def select(
@@ -212,24 +248,31 @@ def select(
     relative = path.relative_to(root)
     if not literal and relative.parts[0] == "*":
         raise SaveError(f"save: everything below {root} would be saved; give a base_path above it")
-    found = [str(path)] if literal else sorted(glob.glob(str(path)))  # noqa: PTH207 - hidden files as the peer has them
-    matches = [Path(match) for match in found if os.path.lexists(match)]
-    inside = files.resolve()
+    known = root if base is not None or not os.path.isabs(text) else Path(path.anchor)  # noqa: PTH117 - as above
+    inside_known = str(path.relative_to(known))  # a `[` in the name of a folder that is known is no pattern
+    found = [] if literal else sorted(glob.glob(str(Path(glob.escape(str(known)), inside_known))))  # noqa: PTH207 - hidden files as the peer has them
+    found = found or [str(path)]
+    inside = os.path.realpath(files)
     sources: dict[str, Path] = {}
-    present: list[str] = []
-    for match in matches:
-        if match.resolve().is_relative_to(inside):
-            present.append(match.resolve().relative_to(inside).as_posix())
-            continue
+    present: dict[str, None] = {}
+    for match in (Path(name) for name in found if os.path.lexists(name)):
+        real = Path(os.path.realpath(match))
+        is_present = real.is_relative_to(inside) and real.is_file()
+        name = (real.relative_to(inside) if is_present else match.relative_to(root)).as_posix()
         try:
-            sources[logical_path(match.relative_to(root).as_posix())] = match
+            logical = logical_path(name)
+            if not is_present:
+                sources[logical] = match
+            elif logical == name:
+                present[name] = None
+            else:
+                warn(f"save: {match} is not saved: no record can hold its name")
         except ValueError as error:  # a name that another system takes for a path
             warn(f"save: {match} is not saved: {error}")
-    kept = [files / relative] if literal else files.glob(str(relative))
-    for match in kept:
-        name = match.relative_to(files).as_posix()
-        if match.is_file() and name not in sources and name not in present:
-            present.append(name)
+    kept = [str(relative)] if literal else sorted(glob.glob(str(relative), root_dir=files))  # noqa: PTH207 - as above
+    for name in kept:
+        if name not in sources and (files / name).is_file() and logical_path(name) == name:
+            present[name] = None
     if not (sources or present):
         warn(f"save: nothing is at {text!r}")
-    return Selection(sources, present)
+    return Selection(sources, list(present))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -71,17 +71,21 @@ class SaveMethods(ArtifactMethods):
             return []
         try:
             folder = self._files.files
-        except OSError as error:
+            selection = select(glob_str, base_path, folder, self._warn, literal=not glob)
+        except OSError as error:  # no directory of the run, or a working directory that is gone
             self._refuse("save", f"save: {error.strerror or error}")
             return []
-        selection = select(glob_str, base_path, folder, self._warn, literal=not glob)
         if self._saved is None:
-            self._saved = SavedFiles(self._files, self._warn, self._record_saved, self._settings.ignore_globs)
+            self._saved = SavedFiles(
+                self._files,
+                self._warn,
+                lambda path, policy: self._record_saved([path], policy),
+                self._settings.ignore_globs,
+            )
         paths, failures = self._saved.save(selection, policy)
         self._note(FEATURE_SAVE)
         self._secure_files()
-        for path in paths:
-            self._record_saved(path, policy)
+        self._record_saved(paths, policy)
         if failures:
             more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
             self._refuse(f"save {failures[0]}", f"not saved: {failures[0]}{more}")
@@ -202,11 +206,12 @@ class SaveMethods(ArtifactMethods):
         self._submit(lambda recorder: recorder.record(body))
         return True
 
-    def _record_saved(self, path: str, policy: str) -> None:
+    def _record_saved(self, paths: Iterable[str], policy: str) -> None:
         from .savedfiles import POLICIES
 
-        body = records.files(path, POLICIES[policy])
-        self._submit(lambda recorder: recorder.record(body, urgent=True))
+        bodies = [records.files(path, POLICIES[policy]) for path in paths]
+        if bodies:
+            self._submit(lambda recorder: recorder.record_all(bodies, urgent=True))
 
     def _stop_saving(self, timeout_s: float) -> None:
         """Copy saved files a last time."""

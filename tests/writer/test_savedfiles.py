@@ -92,11 +92,45 @@ def test_patterns_that_lead_out_or_stand_for_everything(here, pattern, base):
 
 
 def test_a_literal_path(here):
-    """`glob=False` takes brackets as they are; a pattern does not find such a file."""
-    assert named("odd[1].txt", literal=True) == ["odd[1].txt"]
+    """`glob=False` takes brackets as they are; so does a pattern that finds nothing, if a file has just that name."""
+    assert named("odd[1].txt", literal=True) == named("odd[1].txt") == ["odd[1].txt"]
+    write(Path("odd1.txt"), "found")
+    assert named("odd[1].txt") == ["odd1.txt"]
     warned = []
-    assert named("odd[1].txt", warn=warned.append) == []
-    assert warned == ["save: nothing is at 'odd[1].txt'"]
+    assert named("d*", literal=True, warn=warned.append) == []
+    assert named("odd[2].txt", warn=warned.append) == []
+    assert warned == ["save: nothing is at 'd*'", "save: nothing is at 'odd[2].txt'"]
+
+
+def test_folders_with_brackets(here, monkeypatch):
+    """The working directory and a base are no patterns, as in sweeps that call a folder `lr=[1,2]`."""
+    folder = here / "lr=[1,2]"
+    folder.mkdir()
+    write(folder / "m.pt", "m")
+    monkeypatch.chdir(folder)
+    assert named("*.pt") == named(folder / "*.pt", folder) == ["m.pt"]
+    assert named(folder / "m.pt") == ["lr=[1,2]/m.pt"]
+
+
+@pytest.mark.parametrize("pattern", ["d/**x*", "d/**", "d/a\0b", "d/[", "x" * 5000])
+def test_odd_patterns(begin, here, pattern):
+    """Whatever a pattern has, nothing is raised; a circle of links is named."""
+    Path("d/one").symlink_to("two")
+    Path("d/two").symlink_to("one")
+    begin().save(pattern)
+
+
+def test_a_working_directory_that_is_gone(begin, here):
+    """One line says so, and an absolute path is saved all the same."""
+    warned = []
+    run = begin(warn=warned.append)
+    gone = here / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    assert run.save("a.txt") == []
+    assert len(warned) == 1
+    assert run.save(here / "a.txt") == [str(Path(run.dir, "work", "a.txt"))]
 
 
 def test_what_lies_in_a_cloud(here):
@@ -152,6 +186,51 @@ def test_a_file_that_lies_in_the_run_already(begin, here):
     folder = Path(run.dir)
     assert recorded(run) == [("sub/own.txt", 2)] * 3
     assert [path for path in folder.rglob("*") if path.is_file()] == [own]
+
+
+def test_the_folder_of_the_run_is_no_file(begin, here):
+    """Nor is a folder in it, nor the one above: each is named, and no record is about it."""
+    warned = []
+    run = begin(warn=warned.append)
+    Path(run.dir, "sub").mkdir(parents=True)
+    assert run.save(run.dir) == run.save(Path(run.dir, "sub")) == run.save(run.sync_dir) == []
+    assert len([line for line in warned if "it is a folder" in line]) == 3
+    assert recorded(run) == []
+
+
+def test_a_link_in_the_run_is_replaced_by_a_copy(begin, here):
+    """A symbolic link to the file itself, as the peer makes them, does not travel."""
+    run = begin()
+    Path(run.dir).mkdir(exist_ok=True)
+    Path(run.dir, "a.txt").symlink_to(here / "a.txt")
+    run.save("a.txt")
+    assert not Path(run.dir, "a.txt").is_symlink()
+    assert Path(run.dir, "a.txt").read_text() == "a.txt"
+
+
+def test_files_that_get_the_same_name(begin, here):
+    """The second one replaces the first one, as in the peer, which is said."""
+    warned = []
+    run = begin(warn=warned.append)
+    for folder in ("one", "two"):
+        (here / folder / "x").mkdir(parents=True)
+        write(here / folder / "x" / "m.pt", folder)
+        run.save(here / folder / "x" / "m.pt")
+    assert Path(run.dir, "x", "m.pt").read_text() == "two"
+    (line,) = warned
+    assert line.startswith(f"save: x/m.pt is a copy of {here}/two/x/m.pt from now on")
+
+
+def test_one_record_job_for_many_files(begin, here):
+    """Level `disk` waits once for all of them."""
+    waits = []
+    run = begin(durability="disk")
+    settle = run._pump.settle
+    run._pump.settle = lambda **options: waits.append(options) or settle(**options)
+    run._note = lambda *_features: None
+    run.save("d/*.bin")
+    assert len(waits) == 1
+    assert recorded(run) == [("d/x.bin", 2), ("d/y.bin", 2)]
 
 
 def test_ignored_files_are_not_saved(begin, here):
@@ -287,6 +366,65 @@ def test_a_full_disk_is_named_once(here, files, saving, monkeypatch):
     assert (files.files / "a.txt").read_text() == "two"
 
 
+def test_what_failed_at_first_is_tried_again(here, files, saving, monkeypatch):
+    """A live file of a disk that was full is copied when there is room, and recorded then; a folder never is."""
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files._fs, "write", full)
+        paths, failures = saving.save("a.txt", "live")
+    assert (paths, len(failures)) == ([], 1)
+    assert saving.save("d", "live")[0] == []
+    saving.saved.refresh()
+    saving.saved.refresh()
+    assert (files.files / "a.txt").read_text() == "a.txt"
+    assert saving.recorded == [("a.txt", "live")]
+    assert not saving.warned
+
+
+@pytest.mark.parametrize(("first", "second"), [("live", "now"), ("now", "live"), ("end", "live"), ("live", "end")])
+def test_a_watched_file_stays_watched(here, files, saving, first, second):
+    """As in the peer, a call with another policy takes none back."""
+    saving.save("a.txt", first)
+    saving.save("a.txt", second)
+    write(here / "a.txt", "two", LONG_AGO + 1)
+    saving.saved.refresh()
+    assert (files.files / "a.txt").read_text() == "two"
+    assert not saving.warned
+
+
+def test_a_time_stamp_of_the_future(here, files, saving, monkeypatch):
+    """A clock that was wrong once does not make a large file be copied at each look for ever."""
+    write(here / "a.txt", "a.txt", 2**32)
+    saving.save("a.txt", "live")
+    saving.saved.refresh()
+    assert saving.copies == 1
+
+
+def test_no_thread_at_the_end_of_the_interpreter(begin, here, monkeypatch):
+    """It starts none any more: the copy stays as it is, and nothing is raised."""
+
+    def refuse(_thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    run = begin()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert run.save("a.txt") == [str(Path(run.dir, "a.txt"))]
+    run.finish()
+
+
+def test_a_hard_link_that_the_user_made(here, files, saving):
+    """It is the file, and recorded once like any other."""
+    files.files.mkdir(exist_ok=True)
+    os.link(here / "a.txt", files.files / "a.txt")
+    saving.save("a.txt", "live")
+    saving.saved.refresh()
+    assert (saving.copies, saving.recorded) == (0, [])
+
+
 def test_a_hard_link_needs_no_copy(here, tmp_path, monkeypatch):
     """It is the file, until somebody puts another one in its place."""
     run = tmp_path / "linked"
@@ -332,11 +470,12 @@ def test_the_end_waits_for_a_bounded_time(here, files, monkeypatch):
         hang.wait(30)
         raise OSError(errno.EIO, "gone")
 
+    saved.save(Selection({"x.bin": here / "d" / "x.bin"}, []), "end")
     monkeypatch.setattr(files, "stage", hanging)
     saved.stop(0.05)
     hang.set()
     saved._thread.join()
-    assert "still being copied" in warned[0]
+    assert warned[0].endswith("stay as they were: a.txt and 1 more")
 
 
 def test_a_killed_process_leaves_the_last_state(begin, here, state):
