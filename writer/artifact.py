@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -70,7 +70,8 @@ class Artifact(ArtifactIdentity):
         super().__init__(checked_name(name), checked_type(type, name), description, metadata)
         self.incremental = incremental
         self._contents: dict[str, Content] = {}
-        self._objects: dict[int, tuple[Any, ManifestEntry]] = {}
+        self._media: dict[str, Any] = {}
+        """Path in the artifact -> the medium whose JSON it is."""
         self._refused: list[str] = []
         """Why files were not copied when they were added; it is tried again when the artifact is logged."""
 
@@ -153,7 +154,9 @@ class Artifact(ArtifactIdentity):
         policy: str | None = "mutable",
         merge: bool = False,
     ) -> None:
-        """Add the files below a folder. Links are followed; pipes, devices and links that lead nowhere are named.
+        """Add the files below a folder. Links are followed; what is no file, or cannot be read, is left out and named.
+
+        The directory of the run that goes on is left out, too, where it lies below.
 
         Args:
             local_path: the folder.
@@ -173,9 +176,39 @@ class Artifact(ArtifactIdentity):
             raise ValueError(f"{os.fspath(local_path)!r} is no folder")
         below = f"{logical_path(name)}/" if name else ""
         skipped: list[str] = []
-        for path, relative in walk(root, _naming(skipped)):
+        found = walk(root, _naming(skipped), but=_current_directory())
+        self.fill(
+            root, ((path, below + relative) for path, relative in found), skipped, skip_cache=skip_cache, merge=merge
+        )
+
+    def fill(
+        self,
+        root: Path,
+        files: Iterable[tuple[Path, str]],
+        skipped: list[str],
+        *,
+        skip_cache: bool | None = False,
+        merge: bool = False,
+    ) -> None:
+        """Add files that were found below a folder.
+
+        Args:
+            root: the folder.
+            files: each with its path in the artifact.
+            skipped: a line for each that is left out already; with those that cannot be taken they are named in the end.
+            skip_cache: readers need not keep copies.
+            merge: they may replace other content of their paths.
+
+        Raises:
+            ValueError: other content has a path.
+        """
+        for path, name in files:
             try:
-                logical = logical_path(below + relative)
+                logical = logical_path(name)
+            except ValueError as error:  # a name that another system takes for a path
+                skipped.append(str(error))
+                continue
+            try:
                 self._add_path(logical, path, skip_cache=skip_cache, overwrite=merge)
             except OSError as error:
                 skipped.append(f"{path}: {error.strerror or error}")
@@ -273,8 +306,9 @@ class Artifact(ArtifactIdentity):
         from .media import Media
 
         self._check_open()
-        if id(obj) in self._objects:
-            return self._objects[id(obj)][1]
+        for path, medium in self._media.items():
+            if medium is obj:
+                return self._contents[path].entry
         if not isinstance(obj, Media):
             raise TypeError(f"an artifact takes tables, images and other media, not {type(obj).__name__}")
         logical = logical_path(f"{os.fspath(name)}.{obj.KIND}.json")
@@ -283,7 +317,7 @@ class Artifact(ArtifactIdentity):
             return known.entry
         values = obj.cell(cast("ArtifactContents", _MediaContents(self)))
         entry = self._add_bytes(logical, json.dumps(values, sort_keys=True).encode(), overwrite=overwrite)
-        self._objects[id(obj)] = obj, entry  # holds the object, so that its id is nobody else's
+        self._media[logical] = obj
         return entry
 
     def __setitem__(self, name: str, obj: Any) -> None:
@@ -303,6 +337,7 @@ class Artifact(ArtifactIdentity):
             raise FileNotFoundError(f"{path!r} is not in the artifact {self.name}")
         for each in paths:
             del self._contents[each]
+            self._media.pop(each, None)
 
     def get_entry(self, name: str | os.PathLike[str]) -> ManifestEntry:
         """The entry of a path in the artifact, or of a medium added under that name.
@@ -311,21 +346,16 @@ class Artifact(ArtifactIdentity):
             KeyError: there is none.
         """
         path = logical_path(name)
-        if path in self._contents:
-            return self._contents[path].entry
-        for _, entry in self._objects.values():
-            if entry.path.startswith(f"{path}."):
-                return entry
-        raise KeyError(f"{path!r} is not in the artifact {self.name}")
+        path = self._medium_path(path) or path
+        if path not in self._contents:
+            raise KeyError(f"{path!r} is not in the artifact {self.name}")
+        return self._contents[path].entry
 
     get_path = get_entry
 
     def get(self, name: str) -> Any:
         """The medium that was added under that name; None if there is none."""
-        for obj, entry in self._objects.values():
-            if entry.path == name or entry.path.startswith(f"{name}."):
-                return obj
-        return None
+        return self._media.get(self._medium_path(name))
 
     __getitem__ = get
 
@@ -395,6 +425,14 @@ class Artifact(ArtifactIdentity):
         if known is not None and not overwrite and known.entry.digest != content.entry.digest:
             raise ValueError(f"{path!r} is in the artifact {self.name} already, with other content")
         self._contents[path] = content
+        self._media.pop(path, None)
+
+    def _medium_path(self, name: str) -> str:
+        """The path of the medium that was added under a name, or that has it as its path; "" if there is none."""
+        for path, medium in self._media.items():
+            if name in {path, path.removesuffix(f".{medium.KIND}.json")}:
+                return path
+        return ""
 
     def _report_skipped(self, root: Path, skipped: list[str]) -> None:
         if skipped:
@@ -424,6 +462,11 @@ def _current_files() -> RunFiles | None:
 
     run = api.current_run()
     return None if run is None else run.file_store
+
+
+def _current_directory() -> Path | None:
+    files = _current_files()
+    return None if files is None else files.directory
 
 
 def _some(names: list[str]) -> str:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from .artifact_record import ManifestEntry, base64_md5, manifest_digest
-from .runfiles import CHUNK_BYTES, RunFiles, safe_relative
+from .runfiles import RunFiles, hash_file, safe_relative
 
 DEFAULT_MAX_OBJECTS = 10_000_000
 """Files below a folder that is referred to, as the peer has it."""
@@ -108,12 +108,9 @@ def md5_of(path: Path) -> tuple[bytes, int]:
     Raises:
         OSError: it cannot be read.
     """
-    hasher, size = hashlib.md5(usedforsecurity=False), 0
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            hasher.update(chunk)
-            size += len(chunk)
-    return hasher.digest(), size
+    digest = hashlib.md5(usedforsecurity=False)
+    size = hash_file(path, digest)
+    return digest.digest(), size
 
 
 def take_file(path: Path, files: RunFiles | None, failed: Callable[[Path, OSError], None]) -> tuple[bytes, int, Path]:
@@ -163,49 +160,54 @@ def bring_home(
     return entry._replace(digest=digest, size=kept.size, local_path=str(kept.path)), digest == entry.digest
 
 
-def walk(root: Path, skipped: Callable[[Path, str], None], *, follow: bool = True) -> Iterator[tuple[Path, str]]:
-    """The files below a folder with their paths relative to it, in the order of their names. Links to files count.
+def walk(
+    root: Path, skipped: Callable[[Path, str], None], *, follow: bool = True, but: Path | None = None
+) -> Iterator[tuple[Path, str]]:
+    """The files below a folder with their paths relative to it, by name, and before those deeper down.
 
     Args:
         root: the folder.
         skipped: told what is left out, and why: links into a folder above them, broken links, pipes and devices.
         follow: links to folders are followed too.
+        but: a folder below that is left out.
 
     Raises:
-        OSError: the folder itself cannot be read.
+        OSError: one of the two folders cannot be read.
     """
+    left_out = None if but is None else _identity(but.stat())
     os.scandir(root).close()
-    yield from _walk(root, "", (_identity(root),), skipped, follow)
-
-
-def _walk(
-    folder: Path, below: str, above: tuple[tuple[int, int], ...], skipped: Callable[[Path, str], None], follow: bool
-) -> Iterator[tuple[Path, str]]:
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths
-    except OSError as error:
-        skipped(folder, error.strerror or str(error))
-        return
-    for name in names:
-        path, relative = folder / name, f"{below}{name}"
+    folders = [(root, "", [_identity(root.stat())])]
+    while folders:
+        folder, below, above = folders.pop()
         try:
-            mode = path.stat().st_mode
-            if stat.S_ISREG(mode):
+            names = sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths
+        except OSError as error:
+            skipped(folder, error.strerror or str(error))
+            continue
+        inner = []
+        for name in names:
+            path, relative = folder / name, f"{below}{name}"
+            try:
+                status = path.stat()
+            except OSError as error:
+                skipped(path, error.strerror or str(error))
+                continue
+            if stat.S_ISREG(status.st_mode):
                 yield path, relative
-            elif not stat.S_ISDIR(mode):
+            elif not stat.S_ISDIR(status.st_mode):
                 skipped(path, "it is no file")
             elif not follow and path.is_symlink():
                 skipped(path, "it is a link to a folder")
-            elif (here := _identity(path)) in above:
+            elif (here := _identity(status)) in above:
                 skipped(path, "it leads back into a folder above it")
+            elif here == left_out:
+                skipped(path, "the run itself lies there")
             else:
-                yield from _walk(path, f"{relative}/", (*above, here), skipped, follow)
-        except OSError as error:
-            skipped(path, error.strerror or str(error))
+                inner.append((path, f"{relative}/", [*above, here]))
+        folders.extend(reversed(inner))
 
 
-def _identity(folder: Path) -> tuple[int, int]:
-    status = folder.stat()
+def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 

@@ -71,8 +71,8 @@ def code_artifact(root: Path, name: str, include: Choice, exclude: Choice, but: 
     from .artifact import Artifact
 
     artifact = Artifact.internal(internal_name(name), "code")
-    for path in _chosen(root, _asked(include), _asked(exclude), but):
-        artifact.add_file(path, name=path.relative_to(root).as_posix())
+    chosen = _chosen(root, _asked(include), _asked(exclude), but)
+    artifact.fill(root, ((path, path.relative_to(root).as_posix()) for path in chosen), [])
     return artifact if len(artifact.manifest) else None
 
 

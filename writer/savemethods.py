@@ -118,13 +118,17 @@ class SaveMethods(ArtifactMethods):
             return None
         chosen = None
         if root is not None:
-            chosen = codefiles.code_artifact(
-                Path(os.path.abspath(root)),  # noqa: PTH100 - without following links
-                name or codefiles.code_name(self._settings.project, self._script()[1]),
-                include_fn or codefiles.is_code,
-                exclude_fn or codefiles.in_log_folder,
-                self._settings.root / "wandb",
-            )
+            try:
+                chosen = codefiles.code_artifact(
+                    Path(os.path.abspath(root)),  # noqa: PTH100 - without following links
+                    name or codefiles.code_name(self._settings.project, self._script()[1]),
+                    include_fn or codefiles.is_code,
+                    exclude_fn or codefiles.in_log_folder,
+                    self._settings.root / "wandb",
+                )
+            except OSError as error:  # the working directory is gone
+                self._refuse("code", f"log_code: {error.strerror or error}")
+                return None
         if chosen is None:
             self._warn_once("code", f"log_code: no code is below {root}")
             return None

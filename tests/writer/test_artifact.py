@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import socket
+import subprocess
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from runferry.writer import api, artifact_contents, artifact_record, pump
 from runferry.writer.artifact import Artifact
 from runferry.writer.artifact_checks import ArtifactFinalizedError, ArtifactNotLoggedError
 from runferry.writer.filesystem import RealFileSystem
+from runferry.writer.media.table import Table
 
 
 @pytest.fixture
@@ -180,6 +182,43 @@ def test_a_folder_with_everything_that_folders_have(here, capsys):
     assert "and 4 more" in warning
 
 
+def test_a_folder_with_names_of_another_system(here, capsys):
+    """What Windows takes for a drive or a root is left out and named; the rest of the folder is taken."""
+    for name in ("c:x", "\\x", "ab:c", "with\\back"):
+        Path("data", name).write_text(name)
+    artifact = Artifact("a", "t")
+    artifact.add_dir("data")
+    assert sorted(artifact.manifest.entries) == ["ab:c", "sub/é y.txt", "with\\back", "x.bin"]
+    assert "and 1 more" in capsys.readouterr().err
+
+
+def test_a_deep_folder(here):
+    """Deeper than Python calls itself."""
+    deep = "d/" * 1100
+    subprocess.run(["mkdir", "-p", deep], check=True)
+    Path(deep, "f").touch()
+    artifact = Artifact("a", "t")
+    artifact.add_dir(".")
+    subprocess.run(["rm", "-rf", "d"], check=True)  # which is too deep for pytest's cleaning, too
+    assert f"{deep}f" in artifact.manifest.entries
+
+
+def test_a_folder_in_which_the_run_lies(here, current, capsys):
+    """Its own directory is left out, which would grow while it is copied; that of an earlier run is a folder."""
+    before = current(dir=here)
+    before.finish()
+    run = current(dir=here)
+    for _ in range(2):
+        artifact = Artifact("a", "t")
+        artifact.add_dir(".")
+        run.log_artifact(artifact)
+    names = {path.split("/")[1] for path in artifact.manifest.entries if path.startswith("wandb/")}
+    assert names == {Path(before.sync_dir).name}
+    assert "the run itself lies there" in capsys.readouterr().err
+    own = Artifact("own", "t")
+    own.add_dir(run.dir)
+
+
 def test_new_files(here):
     """Text is UTF-8, bytes are bytes, `w` replaces, `x` does not, and a block that fails adds nothing."""
     artifact = Artifact("a", "t")
@@ -223,6 +262,27 @@ def test_entries_are_taken_out_again(here):
         artifact.remove("a.txt")
     with pytest.raises(KeyError, match="not in the artifact"):
         artifact.get_entry("a.txt")
+
+
+def test_media_that_are_replaced_or_taken_out(here):
+    """They are what lies under their name, and nothing else is; one that was taken out may come again."""
+    one, two = (Table(columns=["a"], data=[[number]]) for number in (1, 2))
+    artifact = Artifact("a", "t")
+    first = artifact.add(one, "t")
+    assert artifact.add(one, "other") is first
+    assert (artifact.get("t"), artifact["t.table.json"], artifact.get_entry("t").path) == (one, one, "t.table.json")
+    assert artifact.add(two, "t") is first
+    second = artifact.add(two, "t", overwrite=True)
+    assert (artifact.get("t"), artifact.get_entry("t")) == (two, second)
+    artifact.remove("t.table.json")
+    assert artifact.get("t") is None
+    assert artifact.add(two, "t") == second
+    artifact.add_file("a.txt", "t.table.json", overwrite=True)
+    assert artifact.get("t") is None
+    artifact.add(one, "x.y")
+    assert artifact.get("x") is None
+    with pytest.raises(KeyError, match="not in the artifact"):
+        artifact.get_entry("x")
 
 
 # -- references ------------------------------------------------------------------------------------------------------

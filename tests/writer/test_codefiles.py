@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -70,6 +71,42 @@ def test_the_folder_of_this_run_is_no_code(begin, here):
     run = begin(dir=here / "out")
     Path(run.dir, "x.py").touch()
     assert not [path for path in paths(run.log_code()) if path.startswith("out")]
+
+
+def test_code_that_cannot_be_read(begin, here, monkeypatch, capsys):
+    """It is left out and named, as is what went away meanwhile or has an odd name; the rest is logged."""
+    real = Path.open
+
+    def denied(path, *args, **kwargs):
+        if path.name == "main.py":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", denied)
+    (here / "c:x.py").touch()
+    (here / "gone.py").touch()
+    run = begin()
+
+    def included(path):
+        if path.endswith("gone.py"):
+            return not Path(path).unlink()
+        return path.endswith(".py")
+
+    assert paths(run.log_code(include_fn=included)) == ["pkg/mod.py", "sub/wandb/kept.py"]
+    assert "leads out of the run's files and 1 more" in capsys.readouterr().err
+
+
+def test_code_where_the_working_directory_is_gone(begin, here):
+    """Nothing is raised, and one line says so."""
+    warned = []
+    run = begin(warn=warned.append)
+    gone = here / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    assert run.log_code() is None
+    assert len(warned) == 1
+    assert run.log_code(here / "pkg") is not None
 
 
 def test_no_code(begin, here):
