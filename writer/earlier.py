@@ -6,6 +6,8 @@ that possible: a chunk starts at every block's edge, and a reader set there find
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -21,10 +23,12 @@ from ..logformat.record import Record
 from ..logformat.rundir import RunDirName, log_name, run_id_of, valid_run_id
 from ..logformat.wire import BYTES, VARINT, WireError, fields, read_varint
 
-HEAD_BYTES = 1 << 20
-"""The run record and the first row are looked for in so much of a log's beginning."""
+HEAD_BYTES = (1 << 20, 1 << 26)
+"""The run record and the first row are looked for in so much of a log's beginning: in more only for a huge config."""
 TAIL_BYTES = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
 """The last row is looked for in so much of its end: nearly always the first of these holds it."""
+_NO_LOG = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR}
+"""Nothing there, or a link or a socket or a folder: what is in the place of a log is none."""
 _STAMPED = len("run-20261130_142500")
 _LONGEST_S = 1e9  # 30 years: a runtime beyond it is garbage
 
@@ -51,12 +55,12 @@ class EarlierLog(NamedTuple):
     modified_s: float = 0.0
     """Seconds since the epoch at which the log last grew."""
     whole: bool = True
-    """Whether a row would have been found if there were one."""
+    """Whether a row would have been found if there were one; not where the log cannot be read at all."""
 
     @property
     def has_begun(self) -> bool:
         """Whether it tells anything of the run: a node's log of system metrics has neither rows nor an end."""
-        return self.last_step is not None or self.exit_code is not None
+        return self.first_step is not None or self.last_step is not None or self.exit_code is not None
 
 
 def logs_of(folder: Path, run_id: str) -> list[Path]:
@@ -81,7 +85,8 @@ def newest_logs(folder: Path, limit: int = 64) -> Iterator[EarlierLog]:
         return
     names = [name for name in names if name.startswith(("run-", "offline-run-"))]
     names.sort(key=lambda name: name.removeprefix("offline-").removeprefix("run-"), reverse=True)
-    for _, alike in groupby(islice(names, limit), key=lambda name: name.removeprefix("offline-")[:_STAMPED]):
+    newest = islice(filter(RunDirName.parse, names), limit)
+    for _, alike in groupby(newest, key=lambda name: name.removeprefix("offline-")[:_STAMPED]):
         found = [log for name in alike for path in _logs_in(folder / name) if (log := read_ends(path)) is not None]
         yield from sorted(found, key=lambda log: log.start_ns, reverse=True)
 
@@ -102,27 +107,39 @@ def _names(directory: str, run_id: str) -> bool:
 
 
 def read_ends(log: Path) -> EarlierLog | None:
-    """Read both ends of a log; None where it is none, or cannot be read. What stands in it never raises."""
+    """Read both ends of a log; None where there is none. What stands in it never raises."""
     try:
         # A name in a shared folder may lead anywhere: no links, and no wait for a pipe's other side.
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        with open(os.open(log, flags), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+        with open(os.open(log, flags), "rb") as file:  # noqa: PTH123 - of a descriptor
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return None
-            found = _read_head(file, EarlierLog(log, run_id_of(log), modified_s=status.st_mtime))
+            found = _read_head(file, status.st_size, EarlierLog(log, run_id_of(log), modified_s=status.st_mtime))
             if not valid_run_id(found.run_id) or found.run_id != run_id_of(log):
                 return None
             return _read_tail(file, status.st_size, found)
-    except OSError:
-        return None
+    except OSError as error:
+        there = error.errno not in _NO_LOG and valid_run_id(run_id_of(log))
+        return EarlierLog(log, run_id_of(log), whole=False) if there else None
 
 
-def _read_head(file: BinaryIO, found: EarlierLog) -> EarlierLog:
+def _read_head(file: BinaryIO, size: int, found: EarlierLog) -> EarlierLog:
     """What the log's first run record and row say."""
-    for item in LogReader(file).poll():
-        if item.offset > HEAD_BYTES:
+    for length in HEAD_BYTES:
+        file.seek(0)
+        # A copy, so that nothing makes the reader look for the next good chunk through all of a damaged log.
+        found = _read_beginning(io.BytesIO(file.read(length)), found)
+        if found.project is not None or size <= length:
             break
+    if not found.start_ns and (name := RunDirName.parse(found.path.parent.name)):
+        with suppress(ValueError, OverflowError, OSError):  # the year 1 or 9999 in another time zone
+            found = found._replace(start_ns=int(name.started.astimezone().timestamp()) * 10**9)
+    return found
+
+
+def _read_beginning(file: BinaryIO, found: EarlierLog) -> EarlierLog:
+    for item in LogReader(file).poll():
         if not isinstance(item, Record):
             continue
         if item.kind == "run" and found.project is None:
@@ -131,10 +148,7 @@ def _read_head(file: BinaryIO, found: EarlierLog) -> EarlierLog:
         elif item.kind == "history":
             step, _ = _row(item.body)
             if step is not None:
-                found = found._replace(first_step=step)
-                break
-    if not found.start_ns and (name := RunDirName.parse(found.path.parent.name)):
-        found = found._replace(start_ns=int(name.started.astimezone().timestamp()) * 10**9)
+                return found._replace(first_step=step)
     return found
 
 
@@ -242,8 +256,9 @@ def stitch(logs: Iterable[EarlierLog]) -> Progress:
     """
     last, runtime = None, 0.0
     for log in sorted(logs, key=lambda log: (log.start_ns, os.fspath(log.path))):
-        if log.last_step is not None:
+        highest = log.first_step if log.last_step is None else log.last_step
+        if highest is not None:
             shift = last + 1 if last is not None and log.first_step == 0 else 0
-            last = max(log.last_step + shift, -1 if last is None else last)
+            last = max(highest + shift, -1 if last is None else last)
         runtime = max(runtime, log.runtime_s) if log.began_at_s else runtime + log.runtime_s
     return Progress(last, runtime)

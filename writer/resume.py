@@ -98,6 +98,8 @@ def _go_on(settings: Resolved, folder: Path, job: Job | None, now_s: float) -> S
     if len(logs) < len(found):
         other = next(log for log in found if log not in logs)
         warnings.append(f"{other.path} has the same run id in project {other.project!r}: another run, left alone")
+    if (unread := next((log for log in logs if not log.whole), None)) is not None:
+        warnings.append(f"{unread.path}: no row near its end can be read, so it may count too little for the next step")
     if mode == "never":
         if begun:
             raise ResumeError(
@@ -116,9 +118,10 @@ def _go_on(settings: Resolved, folder: Path, job: Job | None, now_s: float) -> S
                 " steps begin at 0, and a sync puts them behind the server's"
             )
         return Start(settings, warnings=tuple(warnings))
-    if _may_live(begun[-1], now_s) and not (job is not None and job.restarted):
+    alive = next((log for log in begun if _may_live(log, now_s)), None)
+    if alive is not None and not (job is not None and job.restarted):
         warnings.append(
-            f"{begun[-1].path} has no end and grew {max(0.0, now_s - begun[-1].modified_s):.0f} s ago: if its process"
+            f"{alive.path} has no end and grew {max(0.0, now_s - alive.modified_s):.0f} s ago: if its process"
             " is still there, both log to one run"
         )
     return _behind(settings, logs, warnings)
@@ -141,9 +144,6 @@ def _unfinished(settings: Resolved, folder: Path, now_s: float) -> Start:
 def _behind(settings: Resolved, logs: list[EarlierLog], warnings: list[str]) -> Start:
     """Begin behind the run's logs."""
     progress = stitch(logs)
-    unread = next((log.path for log in logs if not log.whole), None)
-    if unread is not None:
-        warnings.append(f"{unread}: no row near its end, so it does not count for the step to go on from")
     first = 0 if progress.last_step is None else min(max(0, progress.last_step + 1), _MAX_STEP)
     many = "1 log" if len(logs) == 1 else f"{len(logs)} logs"
     note = f"run {settings.run_id} goes on at step {first}, behind {many} in {settings.root / 'wandb'}"
@@ -156,7 +156,8 @@ def _belongs(log: EarlierLog, settings: Resolved) -> bool:
 
 
 def _may_live(log: EarlierLog, now_s: float) -> bool:
-    return log.exit_code is None and now_s - log.modified_s < LIVE_S
+    # A time far ahead of the clock says nothing: one of the two was wrong.
+    return log.exit_code is None and abs(now_s - log.modified_s) < LIVE_S
 
 
 def _fresh(settings: Resolved) -> Resolved:

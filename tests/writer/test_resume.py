@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -137,6 +138,68 @@ def test_a_log_of_output_only_is_given_up_in_the_end(tmp_path, monkeypatch):
     found = read_ends(log)
 
     assert (found.last_step, found.whole) == (None, False)
+    # Its first row is known: that is less than the log holds, but it is a run that has begun.
+    start = begin_at(tmp_path, id="seg", resume="allow")
+    assert start.behind.step == 1
+    assert f"{log}: no row near its end" in start.warnings[0]
+    with pytest.raises(ResumeError):
+        begin_at(tmp_path, id="seg", resume="never")
+
+
+def test_a_log_that_is_zeros_behind_its_run_record_is_not_read_through(tmp_path, monkeypatch):
+    """A disk that lost the middle of a huge log costs as much as any other: both ends."""
+    monkeypatch.setattr("runferry.writer.earlier.TAIL_BYTES", (1 << 16,))
+    log = make(tmp_path)
+    os.truncate(log, 1 << 28)
+    before = _bytes_read()
+
+    found = read_ends(log)
+
+    assert (found.project, found.has_begun, found.whole) == ("p", False, False)
+    if before is not None:
+        assert _bytes_read() - before < HEAD_AND_TAIL
+
+
+def test_a_huge_config_does_not_hide_whose_log_it_is(tmp_path):
+    """The run record may be larger than the part of the beginning that is read first."""
+    log = make(tmp_path, steps=range(3), config={"text": "x" * 2_000_000})
+    found = read_ends(log)
+
+    assert (found.project, found.first_step, found.last_step) == ("p", 0, 2)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("stamp", ["00010101_000000", "99991231_235959"])
+def test_a_date_that_cannot_be_is_no_start(tmp_path, monkeypatch, stamp, zone):
+    """Where the run record is lost the directory's name tells the start, whatever stands there."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        log = tmp_path / "wandb" / f"run-{stamp}-seg" / "run-seg.wandb"
+        logs.make_log(log, logs.row(4))
+
+        assert begin_at(tmp_path, id="seg", resume="allow").behind.step == 5
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_log_that_cannot_be_read_is_told(tmp_path, monkeypatch, error):
+    """It may hold steps that are logged again now: that is not passed over in silence."""
+    log = make(tmp_path, steps=range(5))
+    real = os.open
+
+    def refused(path, *args, **options):
+        if path == log:
+            raise OSError(error, os.strerror(error))
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", refused)
+    start = begin_at(tmp_path, id="seg", resume="allow")
+
+    assert start.behind is None
+    assert str(log) in start.warnings[0]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -300,6 +363,30 @@ def test_a_log_that_still_grows_is_named(tmp_path):
     make(tmp_path, steps=range(5), age=3)
 
     assert "grew 3 s ago" in begin_at(tmp_path, id="seg", resume="allow").warnings[0]
+
+
+def test_the_log_that_still_grows_need_not_be_the_last_to_start(tmp_path):
+    """A clock that was put back gives a later segment an earlier start."""
+    alive = make(tmp_path, steps=range(5), age=3)
+    make(tmp_path, start=50, steps=range(5), exit_code=1)
+
+    assert str(alive) in begin_at(tmp_path, id="seg", resume="allow").warnings[0]
+
+
+def test_a_change_in_the_future_says_nothing_of_life(tmp_path):
+    """Once a clock was a year ahead, `auto` would start anew for a year."""
+    make(tmp_path, steps=range(5), age=-365 * 86_400)
+
+    assert begin_at(tmp_path, resume="auto").behind.step == 5
+
+
+def test_auto_looks_at_run_directories_only(tmp_path):
+    """Files of other names, however many, do not hide the last run."""
+    make(tmp_path, steps=range(5))
+    for number in range(100):
+        (tmp_path / "wandb" / f"run-z{number}").touch()
+
+    assert begin_at(tmp_path, resume="auto").behind.step == 5
 
 
 def test_auto_tells_runs_of_one_second_apart(tmp_path):
