@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ class Attendant:
     ) -> None:
         self._settings, self._submit, self._start_ns, self._warn = settings, submit, start_ns, warn
         self._label = settings.label or label
-        self._errands = errands
+        self._errands = deque(errands)
         self._pid, self._argv = os.getpid() if pid is None else pid, argv
         self._sampler: Sampler | None = None
         self._stopped = False
@@ -67,6 +68,8 @@ class Attendant:
         """Take the last sample and end."""
         if self._thread is not None:
             self._thread.join(JOIN_S)
+            if self._errands and self._thread.is_alive():
+                self._warn(f"the run is over before all files about it are saved: they took more than {JOIN_S:.0f} s")
         self._stopped = True
         if self._sampler is not None:
             self._sampler.stop()
@@ -128,11 +131,12 @@ class Attendant:
         return {**found, **{name: value for name, value in told.items() if value}}
 
     def _do_errands(self) -> None:
-        for errand in self._errands:
+        while self._errands:
             try:
-                errand()
+                self._errands[0]()
             except Exception as error:
                 self._warn(f"a file about the run is not saved: {type(error).__name__}: {error}")
+            self._errands.popleft()
 
     def _tell_hidden(self, count: int) -> None:
         if count and self._settings.talks:

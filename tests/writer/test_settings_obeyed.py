@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 import runferry
 from runferry.sampler import gitinfo
+from runferry.writer import attendant
 from runferry.writer.settings_table import SETTINGS
 
 ROOT = Path(runferry.__file__).parent
@@ -111,6 +113,17 @@ def test_an_errand_that_fails_costs_no_other(tree, saved, monkeypatch):
 
     assert files == {}
     assert said == ["a file about the run is not saved: ZeroDivisionError: division by zero"]
+
+
+def test_an_errand_that_outlasts_the_run_is_named(tree, saved, monkeypatch):
+    """A disk that does not answer `git` keeps no run from its end, and what is missing is said."""
+    hung = threading.Event()
+    monkeypatch.setattr(attendant, "JOIN_S", 0.01)
+    monkeypatch.setattr(gitinfo, "find", lambda _: hung.wait(60) and None)
+    _, _, said = saved(git_diff=True)
+    hung.set()
+
+    assert said == ["the run is over before all files about it are saved: they took more than 0 s"]
 
 
 @pytest.mark.parametrize("settings", [{"save_code": True}, {"save_code": True, "program": "a.py"}, {"git_diff": True}])
