@@ -192,7 +192,12 @@ class Resolved:
         scope=NOT_IN_WORKSPACE,
     )
     disable_git = Setting(takes.FLAG, False, "No commit and remote of the git repository.", peer=("disable_git",))
-    git_diff = Setting(takes.FLAG, False, "Keep the changes that are not committed.", scope=NOT_IN_WORKSPACE)
+    git_diff = Setting(
+        takes.FLAG,
+        False,
+        "Keep what is not committed as `files/diff.patch`: up to 10 MiB, without secrets.",
+        scope=NOT_IN_WORKSPACE,
+    )
     save_code = Setting(
         takes.FLAG,
         False,

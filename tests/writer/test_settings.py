@@ -279,6 +279,8 @@ def test_the_record_of_the_machine_says_what_the_settings_say(begin, state):
         ("redact", False, set()),
         ("redact", "all, -config -git", {"argv", "environment"}),
         ("redact", ["-argv"], {"environment", "config", "git"}),
+        ("continues", "auto", True),
+        ("continues", "never", False),
         ("resume_mode", True, "auto"),
         ("resume_mode", False, ""),
         ("resume_mode", "", ""),
@@ -302,7 +304,7 @@ def test_the_record_of_the_machine_says_what_the_settings_say(begin, state):
 )
 def test_how_values_may_be_written(setting, given, value):
     """Words in any case, amounts with units, what the peer calls by other words, text that no record could hold."""
-    names = {"resume_mode": "resume", "root": "dir"}
+    names = {"resume_mode": "resume", "continues": "resume", "root": "dir"}
 
     assert getattr(resolve(Settings(**{names.get(setting, setting): given}), None, {}), setting) == value
 
