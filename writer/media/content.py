@@ -50,7 +50,7 @@ class Content:
         waits for nobody who reads; and in a forked process it may have moved without anybody here knowing.
         """
         staged = self._staged
-        if staged is None or staged.gone or isinstance(self.source, bytes):
+        if staged is None or isinstance(self.source, bytes):
             return use(self.source)
         seen = None
         while (path := staged.path) != seen:

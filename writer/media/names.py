@@ -15,7 +15,8 @@ SHOWN_DIGITS = 20
 """Of the content's SHA-256, in its file's name."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_NOT_ON_WINDOWS = re.compile(r'[\\:*?"<>|]')
+_NOT_ON_WINDOWS = re.compile(r'[\\:*?"<>|]|[. ](?=/|$)')
+_DEVICES = re.compile(r"(?:(?<=/)|^)(con|prn|aux|nul|com\d|lpt\d)(?=[./]|$)", re.IGNORECASE)
 
 
 def file_name(key: str, step: str, sha256: str, extension: str) -> str:
@@ -33,8 +34,8 @@ def safe_key(key: str, windows: bool = os.name == "nt") -> str:
     """The key as a relative path that leads nowhere else; the key itself where it is one."""
     text = _CONTROL.sub("_", _cut(utf8(key).decode(), MAX_KEY_BYTES))
     if windows:
-        text = _NOT_ON_WINDOWS.sub("_", text)
-    *folders, last = (_cut(_safe(name), MAX_COMPONENT_BYTES) for name in text.lstrip("/").split("/"))
+        text = _DEVICES.sub(r"\1_", _NOT_ON_WINDOWS.sub("_", text))
+    *folders, last = (_cut(_safe(name), MAX_COMPONENT_BYTES) for name in text.split("/"))
     return "/".join([*filter(None, folders), last])
 
 
