@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import index
 from pathlib import Path
@@ -21,13 +22,13 @@ from .identity import Behind, Identity
 from .identitymethods import IdentityMethods
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
 from .mappings import REMOVED, Summary
-from .metrics import MetricDefinition, define
 from .pump import WAIT_S, Job, Pump
 from .ranks import Role
 from .report import FinishReport, say, warn_on_stderr
 from .savemethods import SaveMethods
 from .segment import Place
 from .settings import Resolved
+from .tellmethods import TellMethods
 from .values import PLAIN_OR_NESTED, UnloggableError, all_plain, flatten, plain
 from .values import Path as KeyPath
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from .online import Syncs
 
 
-class Run(IdentityMethods, FileMethods, SaveMethods):
+class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
     """One run. Its methods may be called from any thread; in a forked child they do nothing."""
 
     def __init__(
@@ -71,6 +72,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
         self._warn = warn or warn_on_stderr
         self._time, self._monotonic = clock.time, clock.monotonic
         self._closed = False
+        self._forked = False  # the copy in a forked child, as long as it has not said so
         self._inert = False  # disabled, or the copy in a forked child
         self._ending = threading.RLock()  # a signal handler in the middle of it does it in its stead
         self._report: FinishReport | None = None
@@ -231,80 +233,14 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
             self._warn(text)
 
     def _log_refused(self) -> None:
+        if self._forked and not self._settings.silent:
+            self._forked = False  # once, and past sys.stderr, whose lock a thread of the parent may have held
+            with suppress(OSError):
+                os.write(
+                    2, f"runferry: WARNING run {self.id} is its parent's: a forked process logs nothing\n".encode()
+                )
         if self._report is not None and not self._inert:
             self._warn_once("finished", f"run {self.id} is finished: what is logged now goes nowhere")
-
-    def define_metric(  # noqa: PLR0917 - the peer's signature
-        self,
-        name: str,
-        step_metric: str | None = None,
-        step_sync: bool | None = None,
-        hidden: bool | None = None,
-        summary: str | Iterable[str] | None = None,
-        goal: str | None = None,
-        overwrite: bool | None = None,
-    ) -> MetricDefinition:
-        """Say how a metric is drawn and summarised.
-
-        Args:
-            name: the metric, or its beginning and a `*`. A nested metric goes by its dotted name.
-            step_metric: the metric on its x axis.
-            step_sync: fill the step metric into rows that lack it; on by default if there is one.
-            hidden: not drawn.
-            summary: "min", "max", "mean", "best", "last", "first", "none" or "copy", or several with commas.
-            goal: "minimize" or "maximize", for "best".
-            overwrite: forget earlier definitions of the name.
-
-        Raises:
-            ValueError: an unknown summary or goal, or a `*` anywhere but at the end.
-        """
-        definition = define(
-            name, step_metric, step_sync=step_sync, hidden=hidden, summary=summary, goal=goal, overwrite=overwrite
-        )
-        self._note(
-            records.FEATURE_METRIC,
-            *([records.FEATURE_METRIC_SUMMARY] if definition.summary else []),
-            *([records.FEATURE_METRIC_GOAL] if definition.goal else []),
-            *([records.FEATURE_METRIC_HIDDEN] if definition.hidden else []),
-            *([records.FEATURE_METRIC_STEP_SYNC] if step_sync else []),
-        )
-        self._submit(lambda recorder: recorder.define(definition))
-        return definition
-
-    def alert(self, title: str, text: str, level: str | None = None, wait_duration: float | None = None) -> None:
-        """Leave a message for whoever watches the run.
-
-        Args:
-            title: short.
-            text: as long as need be.
-            level: "INFO" (default), "WARN" or "ERROR", or an `AlertLevel`.
-            wait_duration: seconds (or a timedelta) for which the same title stays silent afterwards; a minute unless
-                given.
-        """
-        given: Any = 60 if wait_duration is None else wait_duration
-        seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
-        silent_ms = int(min(max(0.0, float(seconds) * 1000), 2.0**53))  # "for ever" is a number in the log
-        body = records.alert(str(title), str(text), str(getattr(level, "value", level) or "INFO"), silent_ms)
-        self._submit(lambda recorder: recorder.record(body, urgent=True))
-
-    def mark_preempting(self) -> None:
-        """Note that the scheduler is about to stop the process. Never waits, so that signal handlers may call it."""
-        self._submit(lambda recorder: recorder.record(records.preempting(), urgent=True), wait=False)
-
-    def console(self, stream: str, text: str | bytes) -> None:
-        """Log console output.
-
-        Args:
-            stream: "stdout" or "stderr".
-            text: as it was written: parts of lines, carriage returns and escape sequences included. Bytes are UTF-8,
-                and may end in the middle of a character.
-        """
-        self._console.add(stream, text)
-
-    def write_logs(self, text: str) -> None:
-        """Log a line as console output, without printing it."""
-        body = records.output_logger(str(text) + "\n")
-        self._submit(lambda recorder: recorder.record(body, bulk=True), wake=False)
 
     # -- config and summary --------------------------------------------------------------------------------------
 
@@ -459,6 +395,7 @@ class Run(IdentityMethods, FileMethods, SaveMethods):
 
     def _abandon(self) -> None:
         """In a forked child."""
+        self._forked = self._takes_rows  # else it would log nothing anyway
         self._inert = self._closed = True
         self._takes_rows = False
         self._pump.abandon()

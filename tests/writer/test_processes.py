@@ -40,6 +40,27 @@ print(set(codes))
     assert not state.gaps
 
 
+def test_a_row_of_a_forked_child_is_refused_aloud(tmp_path):
+    """The log is the parent's, and the child says once that its rows go nowhere."""
+    child = start(
+        tmp_path,
+        """
+import os, sys, runferry
+run = runferry.init(dir=sys.argv[1], disable_stats=True, disable_meta=True)
+pid = os.fork()
+if pid == 0:
+    run.log({"n": -1}); run.log({"n": -2})
+    os._exit(0)
+os.waitpid(pid, 0)
+run.log({"n": 0})
+""",
+    )
+    _out, err = child.communicate(timeout=60)
+
+    assert (child.returncode, err.count("a forked process logs nothing")) == (0, 1)
+    assert [row["n"] for row in fold(only_log(tmp_path)).rows] == [0]
+
+
 def test_children_of_a_fork_have_the_handlers_of_before(tmp_path):
     """Whatever we hooked is as it was: a worker dies of SIGTERM at once, wherever it waits."""
     body = """
