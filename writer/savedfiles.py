@@ -118,7 +118,7 @@ class SavedFiles:
         """Copy what changed since it was copied; with `final`, also what was to be looked at in the end only."""
         policies = ("live", "end") if final else ("live",)
         entries = [(path, entry) for path, entry in list(self._saved.items()) if entry.policy in policies]
-        self._left = [path for path, _ in reversed(entries)]
+        left = self._left = [path for path, _ in reversed(entries)]
         for path, entry in entries:
             try:
                 before, after = entry.folder, self._copy(path, entry)
@@ -130,7 +130,7 @@ class SavedFiles:
                 if path not in self._failed:
                     self._failed.add(path)
                     self._warn(f"{entry.source} could not be saved again ({reason(error)}); an earlier state stays")
-            self._left.pop()
+            left.pop()
 
     def stop(self, timeout_s: float) -> None:
         """Copy what changed a last time, for `timeout_s` seconds at most."""

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -522,6 +523,47 @@ def test_a_large_manifest_lies_beside_the_log(here, current, monkeypatch):
     lines = gzip.decompress(Path(record.manifest.manifest_file_path).read_bytes()).splitlines()
     assert [json.loads(line)["path"] for line in lines] == ["sub/é y.txt", "x.bin"]
     assert record.digest == artifact.digest
+
+
+def lies(run_directory, entry):
+    """Where an entry's bytes are, by the rule of docs/files.md."""
+    kept = run_directory / "artifacts" / base64.b64decode(entry.digest).hex()
+    return kept if kept.exists() else Path(entry.local_path)
+
+
+@pytest.mark.parametrize("inline", [0, 100_000])
+def test_a_runs_directory_travels_alone(here, current, tmp_path, monkeypatch, inline):
+    """Packed, moved to another path, without the originals: every content of every artifact and saved file is found."""
+    monkeypatch.setattr(artifact_record, "MAX_INLINE_ENTRIES", inline)
+    run = current()
+    artifact = Artifact("m", "model")
+    artifact.add_dir("data")
+    artifact.add_file("a.txt")
+    with artifact.new_file("new") as file:
+        file.write("n")
+    artifact.add(Table(columns=["a"], data=[[1]]), "t")
+    run.log_artifact(artifact)
+    run.save("data/*.bin")
+    (record,) = recorded(run)
+    (log,) = run.finish().paths
+    there = tmp_path / "elsewhere"
+    subprocess.run(["tar", "-cf", tmp_path / "run.tar", "-C", log.parent, "."], check=True)
+    shutil.rmtree(log.parents[1])
+    shutil.rmtree(here)
+    there.mkdir()
+    subprocess.run(["tar", "-xf", tmp_path / "run.tar", "-C", there], check=True)
+
+    state = RunState().add_all(read_records(there / log.name))
+    for path in state.files:
+        assert (there / "files" / path).stat().st_size == 100
+    entries = list(record.manifest.contents)
+    if not inline:
+        packed = there / "artifacts" / Path(record.manifest.manifest_file_path).name
+        lines = gzip.decompress(packed.read_bytes()).splitlines()
+        entries = [artifact_record.ManifestEntry(**json.loads(line)) for line in lines]
+    assert sorted(entry.path for entry in entries) == ["a.txt", "new", "sub/é y.txt", "t.table.json", "x.bin"]
+    for entry in entries:
+        assert md5(lies(there, entry).read_bytes()) == entry.digest
 
 
 def test_without_a_run_save_begins_one(here, tmp_path):
