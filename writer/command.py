@@ -13,8 +13,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from .descriptors import by_destination, copy_size, open_terminal
+from .descriptors import by_destination, copy_size, open_terminal, refusal
 from .lifecycle import CODE_SIGNAL
+from .report import warn_on_stderr
 from .run import Run
 
 CODE_NOT_FOUND, CODE_NOT_EXECUTABLE = 127, 126
@@ -39,7 +40,13 @@ class CommandError(OSError):
         self.code = CODE_NOT_FOUND if cause.errno == errno.ENOENT else CODE_NOT_EXECUTABLE
 
 
-def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: bool | None = None) -> int:
+def run_command(
+    argv: Sequence[str],
+    begin: Callable[[int], Run],
+    *,
+    terminal: bool | None = None,
+    warn: Callable[[str], None] = warn_on_stderr,
+) -> int:
     """Run `argv` to its end; the exit code, 128 + n for a command that signal n ended.
 
     Signals that this process gets are passed on to the command.
@@ -50,6 +57,7 @@ def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: b
         terminal: give the command pseudo-terminals, so that it writes as to a terminal, or pipes. Unless given: a
             pseudo-terminal for each stream of ours that is a terminal. Streams that go to one place share one, so that
             their order is kept, and count as stdout.
+        warn: takes one line for the user.
 
     Raises:
         CommandError: the command could not be started.
@@ -66,7 +74,7 @@ def run_command(argv: Sequence[str], begin: Callable[[int], Run], *, terminal: b
     forwarder.start()  # before the run: its handlers go on to these
     try:
         run = begin(process.pid)
-        tees = [_Tee(fd, target, name, run) for name, fd, target in outlets.streams()]
+        tees = [_Tee(fd, target, name, run, warn) for name, fd, target in outlets.streams()]
         for tee in tees:
             tee.start()
         code = _wait(process)
@@ -203,9 +211,10 @@ class _Forwarder:
 class _Tee(threading.Thread):
     """Passes one stream of the command on, and logs it."""
 
-    def __init__(self, source: int, target: int, name: str, run: Run) -> None:
+    def __init__(self, source: int, target: int, name: str, run: Run, warn: Callable[[str], None]) -> None:
         super().__init__(name=f"runferry-{name}", daemon=True)
         self._source, self._target, self._stream, self._run = source, target, name, run
+        self._warn, self._warned = warn, False
         self._waiting_since: float | None = None  # monotonic s; None while there is something to pass on
         self._waited = 0.0  # s, in reads that are over
         self._passed = 0  # bytes
@@ -223,9 +232,10 @@ class _Tee(threading.Thread):
         return self._waited + (0.0 if since is None else time.monotonic() - since)
 
     def run(self) -> None:
-        """Until the stream ends."""
-        while data := self._read():
-            self._pass_on(data)
+        """Until the stream ends, or nobody reads it any more: who writes to it shall meet that as without us."""
+        going_on = True
+        while going_on and (data := self._read()):
+            going_on = self._pass_on(data)
             self._run.console(self._stream, data)
         os.close(self._source)
 
@@ -239,7 +249,7 @@ class _Tee(threading.Thread):
             self._waiting_since = None
             self._waited += time.monotonic() - since
 
-    def _pass_on(self, data: bytes) -> None:
+    def _pass_on(self, data: bytes) -> bool:
         view = memoryview(data)
         while view:
             try:
@@ -248,13 +258,24 @@ class _Tee(threading.Thread):
                 self._passed += taken
             except BlockingIOError:  # somebody made our output non-blocking, and its reader is slow
                 time.sleep(LOOK_S)
-            except OSError:  # our own reader may have gone; the command and the log go on
+            except BrokenPipeError:
+                return False
+            except OSError as error:  # a full disk: the command and the log go on
+                if not self._warned:
+                    self._warned = True
+                    self._warn(refusal(self._stream, error.errno or errno.EIO))
                 self._passed += len(view)
-                return
+                break
+        return True
 
 
 def _in_foreground() -> bool:
+    """Whether the keys of our terminal reach our process group; our standard input may well be something else."""
     try:
-        return os.tcgetpgrp(0) == os.getpgrp()
-    except (OSError, AttributeError):
+        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY)
+    except (OSError, AttributeError):  # a batch job; another system
         return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)

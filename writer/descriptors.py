@@ -50,6 +50,11 @@ def open_terminal(like: int) -> tuple[int, int]:
     return ours, theirs
 
 
+def refusal(name: str, number: int) -> str:
+    """One line about a stream of the console that took no more: a full disk below `> out`. `number` is the errno."""
+    return f"{name} takes no more output ({os.strerror(number)}); the log goes on with it"
+
+
 def copy_size(source: int, target: int) -> None:
     """Make terminal `target` as large as `source`; nothing if one of them is none."""
     import fcntl

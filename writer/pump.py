@@ -114,8 +114,6 @@ class Pump:
         self._thread: threading.Thread | None = None
         self.rows_dropped = 0
         """Rows that found the hand-off full, or that no record could be made of."""
-        self.others_dropped = 0
-        """Pieces of console output that found the hand-off full."""
         self.ended = False
         """Whether the last drain is over: nothing changes any more."""
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from .descriptors import by_destination, identity, open_terminal
+from .descriptors import by_destination, identity, open_terminal, refusal
 from .relay import BROKEN, DATA, FRAME, LOST, READ_BYTES, READY, SYNCED, readable
 from .tee import StreamTees
 
@@ -196,10 +196,14 @@ class Redirect:
 
     def stop(self) -> None:
         """End: the descriptors are as they were found, and what was written before has been logged. Takes 2 s at most."""
-        if self._tees is not None:
-            self._tees.stop()
-        if self._thread is None:
-            return
+        try:
+            if self._thread is not None:
+                self._end(self._thread)
+        finally:
+            if self._tees is not None:
+                self._tees.stop()
+
+    def _end(self, thread: threading.Thread) -> None:
         deadline = time.monotonic() + LINGER_S
         try:
             if self._sync(LINGER_S):  # else the relay is held up, and so would be whoever flushes
@@ -212,7 +216,7 @@ class Redirect:
             self._sync(LAST_S)
             self._settle()
             self._ask(b"d")
-            self._thread.join(LAST_S)
+            thread.join(LAST_S)
             self._thread = None
             self._close()
 
@@ -236,6 +240,15 @@ class Redirect:
             os.close(self._frames)
             self._frames = CLOSED
 
+    def _mute(self) -> None:
+        """Nobody hears requests any more: they go nowhere, lest one ends a program that has the default for SIGPIPE."""
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            try:
+                os.dup2(nowhere, self._requests, inheritable=False)
+            finally:
+                os.close(nowhere)
+
     def _ask(self, request: bytes) -> bool:
         try:
             return self._requests != CLOSED and os.write(self._requests, request) == 1
@@ -256,7 +269,7 @@ class Redirect:
         answered = threading.Lock()
         answered.acquire()
         self._waiters.append(answered)
-        done = self._ask(b"s") and answered.acquire(timeout=max(0.0, timeout_s))
+        done = self._frames != CLOSED and self._ask(b"s") and answered.acquire(timeout=max(0.0, timeout_s))
         self._overdue = not done
         return done
 
@@ -286,6 +299,8 @@ class Redirect:
                 at = end
             del waiting[:at]
         self._close_frames()
+        if not self._ending:
+            self._mute()
         while self._waiters:
             self._answered()
         if not self._ending:
@@ -310,7 +325,7 @@ class Redirect:
                 lane.give_back()
                 lane.stop_reading()
             else:
-                self._warn(f"{NAMES[number]} takes no more output ({os.strerror(length)}); the log goes on with it")
+                self._warn(refusal(NAMES[number], length))
 
     def _carry_on(self) -> None:
         """The relay was killed: the program gets its descriptors back, and what its children write is passed on here."""
@@ -339,10 +354,12 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         with suppress(Exception):  # none, closed, or one whose target fails: its next write will say so
             stream.flush()  # type: ignore[union-attr]
-    with suppress(Exception):  # an interpreter without ctypes
+    with suppress(Exception):  # an interpreter without ctypes, or a C library with another name for it
         import ctypes
 
-        ctypes.CDLL(None).fflush(None)
+        library = ctypes.CDLL(None)
+        # Not all its files: a thread that waits for a line on stdin has that one locked. stderr has no buffer.
+        library.fflush(ctypes.c_void_p.in_dll(library, "__stdoutp" if sys.platform == "darwin" else "stdout"))
 
 
 def _led_elsewhere() -> list[str]:

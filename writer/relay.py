@@ -4,7 +4,8 @@ It passes on what the program and its children write, and then tells the program
 a library that prints more than a pipe holds while it has the interpreter's lock would wait for ever for a thread that
 waits for the lock; and what a killed program had printed still reaches the terminal.
 
-It ends when nobody is left who could write, and ignores the signals that end the program. It is an orphan from the
+It ends when nobody is left who could write, and ignores every signal that can be: schedulers tell a whole job of its
+limits by one or another (SIGTERM, SIGUSR1, SIGXCPU), and the program may well live on. It is an orphan from the
 start, so that a program that waits for its children never meets it. It imports little, to start quickly.
 
 Arguments: descriptor of requests, descriptor of frames, and for each stream its number, where it comes from and where
@@ -41,7 +42,6 @@ SYNC_BYTES = 1024 * 1024
 """A sync waits no longer, and for no more: children may go on writing for ever."""
 LAST_S = 5.0
 """How long frames are awaited to leave after the last stream's end."""
-IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGTTOU", "SIGUSR1", "SIGUSR2", "SIGPIPE")
 
 
 class Outbox:
@@ -188,8 +188,9 @@ def answer(requests: int, streams: list[Stream], outbox: Outbox) -> None:
 
 def main(arguments: list[int]) -> None:
     """Relay until the streams end."""
-    for name in IGNORED:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in signal.valid_signals():
+        with contextlib.suppress(OSError):  # SIGKILL, SIGSTOP
+            signal.signal(number, signal.SIG_IGN)
     if os.fork():
         os._exit(0)
     os.chdir("/")  # whatever file system that was may be unmounted
@@ -212,11 +213,10 @@ def main(arguments: list[int]) -> None:
             stream.join()
         outbox.end()
 
-    threading.Thread(target=end, daemon=True).start()
+    ending = threading.Thread(target=end, daemon=True)
+    ending.start()
     answer(requests, streams, outbox)  # on the main thread, which is the one that signals reach
-    for stream in streams:
-        stream.join()
-    threading.Event().wait(LAST_S)  # `end` ends the process
+    ending.join()  # it ends the process
 
 
 if __name__ == "__main__":

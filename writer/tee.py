@@ -22,16 +22,15 @@ class Sink(Protocol):
 
 
 class _Depth(threading.local):
-    """How many of our methods this thread is in.
+    """How many methods of one capture this thread is in.
 
-    Only what the outermost one writes is logged: below it a text stream passes the same on to its buffer, a wrapper of
-    somebody else's to an older one of ours, and our own warnings about the log must not become output to be logged.
+    Only what the outermost one writes is told: below it a text stream passes the same on to its buffer, and our own
+    warnings about the log must not become output to be logged.
     """
 
     count = 0
 
 
-_depth = _Depth()
 _MISSING = object()
 
 
@@ -75,6 +74,7 @@ class StreamTees:
     def __init__(self, sink: Sink, names: Iterable[str] = ("stdout", "stderr")) -> None:
         self._sink: Sink | None = sink
         self._names = tuple(names)
+        self._depth = _Depth()  # not shared: what one capture is told is news to another
         self._replaced: list[_Replaced] = []
         self._proxies: list[tuple[str, _Proxy]] = []
 
@@ -95,7 +95,7 @@ class StreamTees:
             with suppress(Exception):  # no buffer, or a detached one
                 buffer = stream.buffer
                 for method in ("flush", "tell"):  # they write what text waits to the buffer
-                    self._replaced.append(_Replaced(stream, method, _silent))
+                    self._replaced.append(_Replaced(stream, method, self._silent))
                 self._replaced.append(_Replaced(buffer, "write", self._telling(name)))
 
     def stop(self) -> None:
@@ -118,13 +118,14 @@ class StreamTees:
 
     def _telling(self, name: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
         """The replacement for a `write`: it writes, and then tells what was written."""
+        depth = self._depth
 
         def make(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
             def write(data: Any, /) -> Any:
                 sink = self._sink
-                if sink is None or _depth.count:
+                if sink is None or depth.count:
                     return original(data)
-                _depth.count += 1
+                depth.count += 1
                 try:
                     count = original(data)
                     try:  # noqa: SIM105 - `suppress` costs 0.5 us
@@ -132,23 +133,24 @@ class StreamTees:
                     except Exception:  # noqa: S110 - a fault of ours must not look like one of print
                         pass
                 finally:
-                    _depth.count -= 1
+                    depth.count -= 1
                 return count
 
             return write
 
         return make
 
+    def _silent(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        depth = self._depth
 
-def _silent(original: Callable[..., Any]) -> Callable[..., Any]:
-    def method(*arguments: Any) -> Any:
-        _depth.count += 1
-        try:
-            return original(*arguments)
-        finally:
-            _depth.count -= 1
+        def method(*arguments: Any) -> Any:
+            depth.count += 1
+            try:
+                return original(*arguments)
+            finally:
+                depth.count -= 1
 
-    return method
+        return method
 
 
 def _written(data: Any, count: Any) -> str | bytes:

@@ -12,8 +12,23 @@ from pathlib import Path
 
 import pytest
 from runferry.logformat import RunState, read_records
+from support.jobs import job
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and terminals as POSIX has them")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="signals and terminals as POSIX has them"),
+    pytest.mark.timeout(60),
+]
+
+PROGRAM = [sys.executable, "-m", "runferry.cli", "record"]
+HASTY = """
+import sys
+from runferry.writer import command
+command.LINGER_S = 0.3
+sys.argv[0] = "runferry"
+from runferry.cli import main
+main()
+"""
+"""Waits less for processes that are left behind."""
 
 
 def clean():
@@ -21,15 +36,16 @@ def clean():
     return {name: value for name, value in os.environ.items() if not name.startswith(names)}
 
 
-def record(folder, *command, options=(), **popen):
-    arguments = [sys.executable, "-m", "runferry.cli", "record", "--dir", folder, *options, "--", *command]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean(), **popen)
+def record(folder, *command, options=(), hasty=False, **popen):
+    program = [sys.executable, "-c", HASTY, "record"] if hasty else PROGRAM
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **popen}
+    return job([*program, "--dir", folder, *options, "--", *command], env=clean(), **given)
 
 
 def done(folder, *command, options=(), **popen):
     """(exit code, stdout, stderr, fold of the log)."""
-    child = record(folder, *command, options=("--quiet", *options), **popen)
-    out, err = child.communicate(timeout=60)
+    with record(folder, *command, options=("--quiet", *options), **popen) as child:
+        out, err = child.communicate(timeout=50)
     return child.returncode, out, err, fold(folder)
 
 
@@ -90,8 +106,8 @@ def test_options_name_the_run(tmp_path):
 
 def test_a_command_that_is_not_there(tmp_path):
     """127 as in a shell, one line, and no log."""
-    child = record(tmp_path, "no-such-command")
-    _, err = child.communicate(timeout=60)
+    with record(tmp_path, "no-such-command") as child:
+        _, err = child.communicate(timeout=50)
 
     assert child.returncode == 127
     assert "no-such-command" in err
@@ -110,6 +126,38 @@ def test_wrong_usage(tmp_path):
         assert "Usage" in child.stderr
 
 
+def test_a_reader_that_has_gone_ends_the_command_as_ever(tmp_path):
+    """`| head`: the command's own writes fail, and it ends; what it wrote until then is in the log."""
+    with record(tmp_path, "yes", options=("--quiet",)) as child:
+        assert child.stdout.readline() == "y\n"
+        child.stdout.close()
+        assert child.wait(30) == 128 + signal.SIGPIPE
+
+    assert fold(tmp_path).exit_code == 128 + signal.SIGPIPE
+    assert lines(fold(tmp_path))[0] == ("stdout", "y")
+
+
+def test_a_full_disk_below_the_output_is_named(tmp_path):
+    """What `> out` cannot hold is in the log; one warning says so, and the command ends as it would have."""
+    script = "echo one; sleep 0.1; echo two; exit 4"
+    with Path("/dev/full").open("wb") as full:
+        code, _, err, state = done(tmp_path, "sh", "-c", script, stdout=full)
+
+    assert (code, state.exit_code) == (4, 4)
+    assert err == "runferry: WARNING stdout takes no more output (No space left on device); the log goes on with it\n"
+    assert lines(state) == [("stdout", "one"), ("stdout", "two")]
+
+
+def test_a_folder_that_no_log_can_be_made_in(tmp_path):
+    """The command runs all the same, its exit code is kept, and a warning says what became of its log."""
+    (tmp_path / "file").touch()
+    with record(tmp_path / "file" / "x", "sh", "-c", "echo one; exit 4", options=("--quiet",)) as child:
+        out, err = child.communicate(timeout=50)
+
+    assert (child.returncode, out) == (4, "one\n")
+    assert "no log can be made in" in err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_signals_are_passed_on(tmp_path, number):
     """The command decides what a signal means; its rows and its exit code are in the log."""
@@ -122,7 +170,7 @@ signal.signal({int(number)}, handler)
 print("ready", flush=True)
 time.sleep(30)
 """
-    with record(tmp_path, sys.executable, "-c", script, options=("--quiet",), stdin=subprocess.DEVNULL) as child:
+    with record(tmp_path, sys.executable, "-c", script, options=("--quiet",)) as child:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(number)
         out, err = child.communicate(timeout=30)
@@ -147,9 +195,10 @@ sys.argv = ["runferry", "record", "--quiet", "--dir", {str(tmp_path)!r}, "--", s
 from runferry.cli import main
 main()
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    with job([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        out, err = child.communicate(timeout=50)
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (9, "ready\n", "")
+    assert (child.returncode, out, err) == (9, "ready\n", "")
 
 
 def test_a_terminal_on_request(tmp_path):
@@ -161,54 +210,90 @@ def test_a_terminal_on_request(tmp_path):
     assert lines(state) == [("stdout", "True True"), ("stdout", "2%")]
 
 
+ON_A_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@contextlib.contextmanager
+def on_a_terminal(folder, *command, **popen):
+    """(child, file of the terminal) of a recorded command whose group is the terminal's foreground."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    program = [sys.executable, "-c", ON_A_TERMINAL, *PROGRAM[1:], "--quiet", "--dir", folder, "--", *command]
+    given = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "env": clean(), **popen}
+    with os.fdopen(ours, "r+b", buffering=0) as terminal, job(program, **given) as child:
+        os.close(theirs)
+        yield child, terminal
+
+
+def test_a_key_on_the_terminal_is_told_once(tmp_path):
+    """Ctrl-C reaches the command from the terminal itself, also where its standard input is something else."""
+    script = """
+import signal, time
+heard = []
+signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+print("ready", flush=True)
+while not heard:
+    time.sleep(0.01)
+time.sleep(0.3)
+print(len(heard), "heard")
+"""
+    with on_a_terminal(tmp_path, sys.executable, "-c", script, stdin=subprocess.DEVNULL) as (child, terminal):
+        assert terminal.readline() == b"ready\r\n"
+        terminal.write(b"\3")
+        assert terminal.readline() == b"^C1 heard\r\n"
+        assert child.wait(30) == 0
+
+
+def test_a_program_that_asks(tmp_path):
+    """A dialogue on the terminal: prompts show at once, answers reach the command, and the log has both sides."""
+    script = "name = input('name? '); print('hello', name); exit(5)"
+    with on_a_terminal(tmp_path, sys.executable, "-c", script) as (child, terminal):
+        shown = b""
+        while b"? " not in shown:
+            shown += terminal.read(100)
+        terminal.write(b"you\n")
+        assert terminal.readline() == b"you\r\n"
+        assert terminal.readline() == b"hello you\r\n"
+        assert child.wait(30) == 5
+
+    assert ("stdout", "hello you") in [(stream, text.removeprefix("name? ")) for stream, text in lines(fold(tmp_path))]
+
+
 def test_bytes_that_are_no_text(tmp_path):
     """They pass through as they are, and the log has what can be read of them."""
-    arguments = [
-        sys.executable,
-        "-m",
-        "runferry.cli",
-        "record",
-        "--quiet",
-        "--dir",
-        tmp_path,
-        "--",
-        "printf",
-        r"a\377b\303\251\n",
-    ]
-    child = subprocess.run(arguments, capture_output=True, env=clean(), check=True)
+    _, out, _, state = done(tmp_path, "printf", r"a\377b\303\251\n", text=False)
 
-    assert child.stdout == b"a\xffb\xc3\xa9\n"
-    assert lines(fold(tmp_path)) == [("stdout", "a\ufffdb\u00e9")]
+    assert out == b"a\xffb\xc3\xa9\n"
+    assert lines(state) == [("stdout", "a\ufffdb\u00e9")]
 
 
 def test_a_process_left_behind_does_not_hold_it_up(tmp_path):
     """A daemon that keeps the pipe open is not waited for."""
-    started = time.monotonic()
-    child = record(tmp_path, "sh", "-c", "echo x; sleep 20 & exit 3", options=("--quiet",))
-    try:
-        assert child.wait(15) == 3
-    finally:
-        child.stdout.close()
-        child.stderr.close()
+    with record(tmp_path, "sh", "-c", "echo x; sleep 60 & exit 3", options=("--quiet",), hasty=True) as child:
+        assert child.wait(20) == 3
 
-    assert time.monotonic() - started < 15
     assert ("stdout", "x") in lines(fold(tmp_path))
 
 
 def test_other_ranks_run_their_command_too(tmp_path):
     """Under a launcher only rank 0 is a run; the others' commands run, print and exit as ever."""
-    arguments = [sys.executable, "-m", "runferry.cli", "record", "--dir", tmp_path, "--", "sh", "-c", "echo x; exit 3"]
-    environ = clean() | {"RANK": "3", "LOCAL_RANK": "3"}
-    child = subprocess.run(arguments, capture_output=True, text=True, env=environ, check=False)
+    ranked = ("env", "RANK=3", "LOCAL_RANK=3", *PROGRAM, "--dir", tmp_path, "--", "sh", "-c", "echo x; exit 3")
+    with job(ranked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean()) as child:
+        out, _ = child.communicate(timeout=50)
 
-    assert (child.returncode, child.stdout) == (3, "x\n")
+    assert (child.returncode, out) == (3, "x\n")
     assert list(tmp_path.rglob("*.wandb")) == []
 
 
 def test_a_slow_reader_gets_all_of_the_output(tmp_path):
     """What the command left in the pipe at its end reaches a reader that takes longer than output is awaited."""
-    with record(tmp_path, "seq", "1", "30000", options=("--quiet",)) as child:
-        time.sleep(3.5)  # pipes hold 64 KiB, the output is 168 kB
+    with record(tmp_path, "seq", "1", "30000", options=("--quiet",), hasty=True) as child:
+        time.sleep(1.2)  # pipes hold 64 KiB, the output is 168 kB
         out, _ = child.communicate(timeout=30)
 
     assert out == "".join(f"{number}\n" for number in range(1, 30001))
@@ -217,11 +302,10 @@ def test_a_slow_reader_gets_all_of_the_output(tmp_path):
 
 def test_a_talking_process_left_behind_does_not_hold_it_up(tmp_path):
     """A daemon that goes on writing is not waited for either."""
-    started = time.monotonic()
-    code, out, _, _ = done(tmp_path, "sh", "-c", "(timeout 30 sh -c 'while echo x; do sleep 0.1; done') & exit 3")
-
-    assert (code, out[:2]) == (3, "x\n")
-    assert time.monotonic() - started < 15
+    script = "(while echo x; do sleep 0.05; done) & exit 3"
+    with record(tmp_path, "sh", "-c", script, options=("--quiet",), hasty=True) as child:
+        assert child.stdout.readline() == "x\n"
+        assert child.wait(20) == 3
 
 
 def test_the_terminal_follows_the_size_of_ours(tmp_path):
@@ -243,12 +327,12 @@ print(os.get_terminal_size(1).columns, flush=True)
 """
     ours, theirs = pty.openpty()
     resize(theirs, 24, 91)
-    arguments = [sys.executable, "-m", "runferry.cli", "record", "--quiet", "--pty", "--dir", tmp_path, "--"]
-    child = subprocess.Popen(
-        [*arguments, sys.executable, "-c", script], stdin=subprocess.DEVNULL, stdout=theirs, env=clean()
-    )
-    os.close(theirs)
-    with os.fdopen(ours, "rb", buffering=0) as terminal:
+    command = (sys.executable, "-c", script)
+    with (
+        record(tmp_path, *command, options=("--quiet", "--pty"), stdout=theirs) as child,
+        os.fdopen(ours, "rb", buffering=0) as terminal,
+    ):
+        os.close(theirs)
         assert terminal.readline().strip() == b"91"
         resize(terminal.fileno(), 24, 57)
         child.send_signal(signal.SIGWINCH)
@@ -259,11 +343,10 @@ print(os.get_terminal_size(1).columns, flush=True)
 def test_streams_that_go_to_one_place_keep_their_order(tmp_path):
     """`> out 2>&1`, as batch systems have it: every line stands where the command wrote it."""
     script = "i=0; while [ $i -lt 200 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done"
-    arguments = [sys.executable, "-m", "runferry.cli", "record", "--quiet", "--dir", tmp_path, "--", "sh", "-c", script]
-    child = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean(), check=True)
+    _, out, _, state = done(tmp_path, "sh", "-c", script, stderr=subprocess.STDOUT)
 
-    assert child.stdout.decode().split() == [f"{stream}{number}" for number in range(200) for stream in "oe"]
-    assert [text for _, text in lines(fold(tmp_path))] == child.stdout.decode().split()
+    assert out.split() == [f"{stream}{number}" for number in range(200) for stream in "oe"]
+    assert [text for _, text in lines(state)] == out.split()
 
 
 def test_only_what_is_a_terminal_becomes_one(tmp_path):
@@ -272,16 +355,13 @@ def test_only_what_is_a_terminal_becomes_one(tmp_path):
 
     ours, theirs = pty.openpty()
     script = "import sys; print('no' if sys.stderr.isatty() else 'yes', file=sys.stderr); print(sys.stdout.isatty())"
-    arguments = [sys.executable, "-m", "runferry.cli", "record", "--quiet", "--dir", tmp_path, "--"]
-    child = subprocess.run(
-        [*arguments, sys.executable, "-c", script], stdout=theirs, stderr=subprocess.PIPE, env=clean(), check=True
-    )
+    _, _, err, state = done(tmp_path, sys.executable, "-c", script, stdout=theirs)
     os.close(theirs)
 
-    assert child.stderr == b"yes\n"
+    assert err == "yes\n"
     assert os.read(ours, 100) == b"True\r\n"
     os.close(ours)
-    assert sorted(lines(fold(tmp_path))) == [("stderr", "yes"), ("stdout", "True")]
+    assert sorted(lines(state)) == [("stderr", "yes"), ("stdout", "True")]
 
 
 @pytest.mark.parametrize("options", [(), ("--pty",)])
@@ -291,9 +371,10 @@ def test_standard_descriptors_that_are_closed(tmp_path, options):
         f"{sys.executable} -m runferry.cli record --quiet --dir {tmp_path} {' '.join(options)} --"
         " sh -c 'echo out; echo err >&2; exit 3' >&- <&-"
     )
-    child = subprocess.run(["sh", "-c", script], stderr=subprocess.PIPE, env=clean(), check=False)
+    with job(["sh", "-c", script], stderr=subprocess.PIPE, env=clean()) as child:
+        _, err = child.communicate(timeout=50)
 
-    assert (child.returncode, child.stderr) == (3, b"err\n")
+    assert (child.returncode, err) == (3, b"err\n")
     assert sorted(lines(fold(tmp_path))) == [("stderr", "err"), ("stdout", "out")]
 
 
@@ -305,22 +386,10 @@ code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
 print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 """
     command = "import sys; [sys.stdout.write('x' * 99_999 + '\\n') for _ in range(300)]"
-    arguments = [
-        sys.executable,
-        "-m",
-        "runferry.cli",
-        "record",
-        "--quiet",
-        "--dir",
-        tmp_path,
-        "--",
-        sys.executable,
-        "-c",
-    ]
-    child = subprocess.run(
-        [sys.executable, "-c", script, *arguments, command], capture_output=True, text=True, env=clean(), check=True
-    )
-    code, rss_mib = map(int, child.stdout.split())
+    recorded = (*PROGRAM, "--quiet", "--dir", tmp_path, "--", sys.executable, "-c", command)
+    with job([sys.executable, "-c", script, *recorded], stdout=subprocess.PIPE, text=True, env=clean()) as child:
+        out, _ = child.communicate(timeout=50)
+    code, rss_mib = map(int, out.split())
     found = lines(fold(tmp_path))
 
     assert code == 0
@@ -340,15 +409,12 @@ def test_standard_input_is_the_commands(tmp_path):
 def test_a_key_that_stops_the_job_stops_both_and_both_go_on(tmp_path):
     """Ctrl-Z and `fg`: the shell sees its job stopped, and afterwards output goes on where it was."""
     script = "import os, signal; print('a', flush=True); os.killpg(0, signal.SIGTSTP); print('b', flush=True)"
-    child = record(tmp_path, sys.executable, "-c", script, options=("--quiet",), preexec_fn=os.setpgrp)
-    try:
+    group = {"preexec_fn": os.setpgrp, "start_new_session": False}  # in a session of its own nobody could go on with it
+    with record(tmp_path, sys.executable, "-c", script, options=("--quiet",), **group) as child:
         _, status = os.waitpid(child.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         os.killpg(child.pid, signal.SIGCONT)
         out, _ = child.communicate(timeout=30)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
 
     assert (child.returncode, out) == (0, "a\nb\n")
     assert lines(fold(tmp_path)) == [("stdout", "a"), ("stdout", "b")]

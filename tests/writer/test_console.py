@@ -480,6 +480,23 @@ def test_runs_share_one_capture():
         assert bytes_of(sys.stdout) == b"x" * 20
 
 
+def test_two_captures_at_a_time_are_both_told():
+    """One run may wrap the streams while another redirects: each hears all, once, and in the order of the calls."""
+    with own_streams():
+        sinks = [Told(), Told()]
+        tees = [StreamTees(sink) for sink in sinks]
+        for tee in tees:
+            tee.start()
+        sys.stdout.write("a")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b"b")
+        tees[0].stop()
+        sys.stdout.write("c")
+        tees[1].stop()
+
+        assert [sink.joined for sink in sinks] == ["ab", "abc"]
+
+
 def test_many_threads_print():
     """Each line is written, and told, once."""
     with taken() as told:
