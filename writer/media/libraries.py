@@ -115,8 +115,9 @@ def is_dated(value: Any) -> bool:
 
 
 def dates(value: Any) -> Any:
-    """Dates of numpy as Python's, which know no nanoseconds; None where there is none."""
-    return value.astype("datetime64[us]").tolist()
+    """Dates of numpy as Python's, days without a time; None where there is none."""
+    fine = str(value.dtype).endswith(("[ns]", "[ps]", "[fs]", "[as]"))  # Python's know no nanoseconds
+    return (value.astype("datetime64[us]") if fine else value).tolist()
 
 
 def figure_of(value: Any) -> Any:

@@ -269,6 +269,20 @@ def test_an_image_of_an_image(landed):
     assert second._classes == Classes([{"id": 1, "name": "cat"}])
 
 
+def test_a_dropped_image_takes_its_layers_with_it(files, context):
+    """Nothing of it stays in the run's directory; nor where one layer cannot be staged."""
+    boxes = {"b": {"box_data": [BOX]}}
+    masks = {"m": {"mask_data": np.eye(4, 6, dtype=np.uint8)}}
+    Image(RGB, masks=masks, boxes=boxes).stage(files, context).drop()
+
+    assert [path for path in files.directory.rglob("*") if path.is_file()] == []
+
+
+def test_a_group_of_0_is_none():
+    """As the peer has it."""
+    assert "grouping" not in Image(RGB, grouping=0).facts()
+
+
 def test_what_lies_elsewhere_cannot_stand_in_a_row(landed):
     """An address has no bytes here; the error says where it can be used."""
     with pytest.raises(ValueError, match=r"https://host/a\.png lies elsewhere"):

@@ -249,6 +249,7 @@ def test_a_table_is_a_file_and_an_artifact(landed, files):
         (dt.datetime(2020, 1, 1, 0, 0, 1), "2020-01-01T00:00:01", 1577836801000),  # noqa: DTZ001 - as users have them
         (dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc), "2020-01-01T00:00:00+00:00", 1577836800000),
         (dt.date(2020, 1, 1), "2020-01-01", 1577836800000),
+        (np.datetime64("2020-01-01"), "2020-01-01", 1577836800000),
         (np.datetime64("2020-01-01T00:00:00.000000001"), "2020-01-01T00:00:00", 1577836800000),
         (decimal.Decimal("1.5"), 1.5, 1.5),
         (Colour.RED, "RED", "RED"),
