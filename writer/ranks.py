@@ -7,10 +7,15 @@ Everything here is read from the variables that launchers set, as they are docum
 | torchrun | RANK, LOCAL_RANK | WORLD_SIZE | TORCHELASTIC_RUN_ID, or the agent | TORCHELASTIC_RESTART_COUNT |
 | Slurm | SLURM_PROCID, SLURM_LOCALID | SLURM_STEP_NUM_TASKS, SLURM_NTASKS | SLURM_JOB_ID, array job and task | SLURM_RESTART_COUNT |
 | Open MPI | OMPI_COMM_WORLD_RANK, _LOCAL_RANK | OMPI_COMM_WORLD_SIZE | | |
-| MPICH, Intel MPI | PMI_RANK, MPI_LOCALRANKID | PMI_SIZE | | |
+| MVAPICH | MV2_COMM_WORLD_RANK, _LOCAL_RANK | MV2_COMM_WORLD_SIZE | | |
+| Cray PALS | PALS_RANKID, PALS_LOCAL_RANKID | PMI_SIZE | | |
+| Flux | FLUX_TASK_RANK, FLUX_TASK_LOCAL_ID | FLUX_JOB_SIZE | | |
 | jsrun | JSM_NAMESPACE_RANK, _LOCAL_RANK | JSM_NAMESPACE_SIZE | | |
+| other PMIx | PMIX_RANK, PMIX_LOCAL_RANK | | | |
+| MPICH, Intel MPI | PMI_RANK, MPI_LOCALRANKID | PMI_SIZE | | |
+| Lightning's own | NODE_RANK, LOCAL_RANK | WORLD_SIZE | | |
 
-RUNFERRY_RANK and RUNFERRY_LOCAL_RANK stand before all of them.
+RUNFERRY_RANK and RUNFERRY_LOCAL_RANK stand before all of them, each for itself.
 """
 
 from __future__ import annotations
@@ -28,19 +33,25 @@ _LAUNCHERS = (
     ("RANK", "LOCAL_RANK"),
     ("SLURM_PROCID", "SLURM_LOCALID"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("PMI_RANK", "MPI_LOCALRANKID"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK"),
+    ("PALS_RANKID", "PALS_LOCAL_RANKID"),
+    ("FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID"),
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK"),
+    ("PMIX_RANK", "PMIX_LOCAL_RANK"),
+    ("PMI_RANK", "MPI_LOCALRANKID"),
 )
 _SIZES = (
     "WORLD_SIZE",
     "SLURM_STEP_NUM_TASKS",
     "SLURM_NTASKS",
     "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "FLUX_JOB_SIZE",
     "JSM_NAMESPACE_SIZE",
+    "PMI_SIZE",
 )
-# A shell inside an allocation has a rank 0 variable of its own; a single task says nothing about a training job.
-_INTERACTIVE_JOBS = {"interactive", "bash"}
+_SHELLS = {"interactive", "bash"}
+"""Names of Slurm jobs that are a shell, unless somebody chose another."""
 
 
 class Role(Enum):
@@ -81,32 +92,50 @@ class Job(NamedTuple):
 
 def rank_of(environ: Mapping[str, str]) -> Rank:
     """This process's rank, by the variables that launchers set; rank 0 where there are none."""
+    rank, local = _launched(environ)
+    own = _number(environ.get("RUNFERRY_LOCAL_RANK"))
+    return Rank(rank, local if own is None else own)
+
+
+def _launched(environ: Mapping[str, str]) -> Rank:
+    found = Rank()
     for rank_name, local_name in _LAUNCHERS:
-        if rank_name.startswith("SLURM") and environ.get("SLURM_JOB_NAME") in _INTERACTIVE_JOBS:
+        if rank_name.startswith("SLURM") and _is_shell(environ):
             continue
         rank = _number(environ.get(rank_name))
-        if rank is None:
-            continue
-        local = _number(environ.get(local_name))
-        return Rank(rank, rank if local is None else local)
-    return Rank()
+        if rank is not None:
+            local = _number(environ.get(local_name))
+            found = Rank(rank, rank if local is None else local)
+            break
+    if found.rank or any(_number(environ.get(name)) is not None for name in ("RUNFERRY_RANK", "RANK")):
+        return found
+    # Lightning starts the other processes of a node as copies of the first, and tells them no more than this.
+    node, local = (_number(environ.get(name)) or 0 for name in ("NODE_RANK", "LOCAL_RANK"))
+    return Rank(node * world_size(environ) + local, local) if node or local else found
 
 
 def world_size(environ: Mapping[str, str]) -> int:
     """How many processes the job has; 1 where no launcher says so."""
     for name in _SIZES:
-        if name.startswith("SLURM") and environ.get("SLURM_JOB_NAME") in _INTERACTIVE_JOBS:
+        if name.startswith("SLURM") and _is_shell(environ):
             continue
         if size := _number(environ.get(name)):
             return size
     return 1
 
 
+def _is_shell(environ: Mapping[str, str]) -> bool:
+    """Whether Slurm's variables are those of a shell that someone works in: they say nothing of what is run there."""
+    tasks = _number(environ.get("SLURM_STEP_NUM_TASKS")) or 1
+    return environ.get("SLURM_JOB_NAME") in _SHELLS and tasks == 1
+
+
 def job_of(environ: Mapping[str, str], agent: Callable[[], str] | None = None) -> Job | None:
     """The job that this process belongs to; None where nothing tells.
 
     A Slurm job that is requeued keeps its number, so Slurm comes first: a torchrun inside it is started anew then. A
-    step of the job (`srun`) is part of the identity, so that two steps side by side are two.
+    step of the job (`srun`) is part of the identity, so that two steps side by side are two. What is run from a shell
+    in an allocation is started by nobody but its user.
 
     Args:
         environ: the environment.
@@ -114,7 +143,7 @@ def job_of(environ: Mapping[str, str], agent: Callable[[], str] | None = None) -
     """
     torchrun = _torchrun(environ, agent or _agent)
     number = environ.get("SLURM_JOB_ID", "")
-    if not number:
+    if not number or _is_shell(environ):
         return torchrun
     task = environ.get("SLURM_ARRAY_TASK_ID", "")
     name = f"{environ.get('SLURM_ARRAY_JOB_ID') or number}_{task}" if task else number

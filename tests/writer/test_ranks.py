@@ -16,12 +16,53 @@ from runferry.writer.ranks import Rank, Role, job_of, rank_of, world_size
         ({"RUNFERRY_RANK": "4", "RUNFERRY_LOCAL_RANK": "0"}, Rank(4, 0), Role.SAMPLER),
         ({"RUNFERRY_RANK": "4"}, Rank(4, 4), Role.NONE),
         ({"RUNFERRY_RANK": "-1", "RANK": "2", "LOCAL_RANK": "2"}, Rank(2, 2), Role.NONE),
+        # A pod of a Kubernetes job has a rank alone: each node's sampler is asked for in the pod's template.
+        ({"RUNFERRY_LOCAL_RANK": "0", "RANK": "2", "WORLD_SIZE": "4"}, Rank(2, 0), Role.SAMPLER),
+        ({"RUNFERRY_LOCAL_RANK": "x", "RANK": "2", "WORLD_SIZE": "4"}, Rank(2, 2), Role.NONE),
     ],
 )
 def test_our_own_variables_stand_before_those_of_launchers(environ, rank, role):
     """A job whose launcher is unknown here says which process is which by RUNFERRY_RANK."""
     assert rank_of(environ) == rank
     assert rank_of(environ).role is role
+
+
+@pytest.mark.parametrize(
+    ("environ", "rank", "role"),
+    [
+        ({"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, Rank(1, 1), Role.NONE),
+        ({"LOCAL_RANK": "0", "NODE_RANK": "0", "WORLD_SIZE": "2"}, Rank(0, 0), Role.FULL),
+        ({"LOCAL_RANK": "0", "NODE_RANK": "1", "WORLD_SIZE": "4"}, Rank(4, 0), Role.SAMPLER),
+        ({"LOCAL_RANK": "1", "NODE_RANK": "1", "WORLD_SIZE": "4"}, Rank(5, 1), Role.NONE),
+        # Inside a Slurm job's only task, too; one of several tasks is told apart by Slurm, whatever the job exports.
+        ({"LOCAL_RANK": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, Rank(1, 1), Role.NONE),
+        ({"LOCAL_RANK": "0", "SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, Rank(8, 0), Role.SAMPLER),
+        ({"RANK": "0", "LOCAL_RANK": "1"}, Rank(0, 1), Role.FULL),
+        ({"RUNFERRY_RANK": "0", "LOCAL_RANK": "1"}, Rank(0, 0), Role.FULL),
+    ],
+)
+def test_a_local_rank_alone_tells_the_processes_of_a_node_apart(environ, rank, role):
+    """As Lightning starts them: without this, each of them would log a run."""
+    assert rank_of(environ) == rank
+    assert rank_of(environ).role is role
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"MV2_COMM_WORLD_RANK": "9", "MV2_COMM_WORLD_LOCAL_RANK": "1"},
+        {"PALS_RANKID": "9", "PALS_LOCAL_RANKID": "1", "PMI_RANK": "9", "PMI_LOCAL_RANK": "1"},
+        {"FLUX_TASK_RANK": "9", "FLUX_TASK_LOCAL_ID": "1", "PMI_RANK": "9"},
+        {"JSM_NAMESPACE_RANK": "9", "JSM_NAMESPACE_LOCAL_RANK": "1", "PMIX_RANK": "9"},
+        {"PMIX_RANK": "9", "PMIX_LOCAL_RANK": "1"},
+        {"PMI_RANK": "9", "MPI_LOCALRANKID": "1"},
+        # Tasks that are started from a shell in an allocation carry the shell's job name.
+        {"SLURM_PROCID": "9", "SLURM_LOCALID": "1", "SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "16"},
+    ],
+)
+def test_launchers_ranks(environ):
+    """Where several sets of variables are there, the one with a local rank stands first."""
+    assert rank_of(environ) == Rank(9, 1)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +73,10 @@ def test_our_own_variables_stand_before_those_of_launchers(environ, rank, role):
         ({"SLURM_NTASKS": "4"}, 4),
         ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "4"}, 1),
         ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "8", "SLURM_JOB_NAME": "interactive"}, 4),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, 2),
+        ({"MV2_COMM_WORLD_SIZE": "2"}, 2),
+        ({"FLUX_JOB_SIZE": "2"}, 2),
         ({"WORLD_SIZE": "x", "PMI_SIZE": "0"}, 1),
     ],
 )
@@ -110,9 +154,19 @@ def test_jobs_are_named_as_their_tools_name_them(environ, name):
     assert job_of(environ, lambda: "agent").name == name
 
 
-@pytest.mark.parametrize("environ", [{}, {"RANK": "0", "WORLD_SIZE": "8"}, {"SLURM_PROCID": "0"}])
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"RANK": "0", "WORLD_SIZE": "8"},
+        {"SLURM_PROCID": "0"},
+        {"SLURM_RESTART_COUNT": "2"},
+        SLURM | {"SLURM_JOB_NAME": "interactive"},
+        SLURM | {"SLURM_JOB_NAME": "bash", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+    ],
+)
 def test_what_identifies_no_job(environ):
-    """Ranks alone, as other launchers give them, belong to any job."""
+    """Ranks alone, as other launchers give them, belong to any job; what a user starts in a shell, to none."""
     assert job_of(environ) is None
 
 
