@@ -29,6 +29,8 @@ SUMMARY_MAX_S = 15.0
 MAX_BODY_BYTES = MAX_RECORD_SIZE // 2
 """Of one record: a reader takes more than that for damage, and others may take less."""
 
+SUMMARY = "summary"
+"""Stands for the step in the names of the summary's files."""
 INT64 = 2**63
 Row = dict[Key, Any]
 
@@ -161,7 +163,8 @@ class Recorder:
         for key, medium in media.items():
             path = path_of(key)
             try:
-                row.update(leaves_of(path, self._land(path[-1], medium, step)))
+                name = ".".join(path) if step == SUMMARY else path[-1]  # both as the peer has it
+                row.update(leaves_of(path, self._land(name, medium, step)))
             except Exception as error:  # a name that no file can have, or the disk: it costs this key only
                 medium.drop()
                 self.others_refused += 1
@@ -287,7 +290,7 @@ class Recorder:
 
     def set_summary_media(self, path: Path, media: StagedRow) -> None:
         """Media that the user put into the summary."""
-        values = self._landed(media, "summary")
+        values = self._landed(media, SUMMARY)
         if values:
             self.summary.remove(path)
         for leaf, value in values.items():

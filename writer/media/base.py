@@ -62,7 +62,7 @@ class StagedMedia(Protocol):
         """Name the files.
 
         Args:
-            key: the last component of the key that it was logged under.
+            key: the last component of the key that it was logged under; in the summary, all of it with dots.
             step: the row's step in digits, or "summary".
 
         Raises:

@@ -126,8 +126,8 @@ class _StagedDict:
     def __init__(self, staged: Mapping[str, StagedMedia]) -> None:
         self._staged = staged
 
-    def land(self, key: str, step: str) -> Landing:  # noqa: ARG002 - each has its own key
-        landings = {name: staged.land(name, step) for name, staged in self._staged.items()}
+    def land(self, key: str, step: str) -> Landing:
+        landings = {name: staged.land(f"{key}.{name}", step) for name, staged in self._staged.items()}
         value = {name: landing.value for name, landing in landings.items()}
         return _gathered(value, list(landings.values()))
 

@@ -426,7 +426,7 @@ def test_values_among_media_are_kept(landed):
     value = landed(media_of([Image(RGB), None, {"deep": Image(RGB), "n": np.float32(0.5)}]), "l", "0").value
 
     assert (value[0]["_type"], value[1]) == ("image-file", None)
-    assert (value[2]["deep"]["path"][:20], value[2]["n"]) == ("media/images/deep_0_", 0.5)
+    assert (value[2]["deep"]["path"][:22], value[2]["n"]) == ("media/images/l.deep_0_", 0.5)
     with pytest.raises(UnloggableError, match="object is no value"):
         media_of([Image(RGB), object()])
 

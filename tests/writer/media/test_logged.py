@@ -71,7 +71,7 @@ def test_a_file_bears_the_step_of_its_row(logged, begin):
     assert [name.rpartition("_")[0] for name in names] == [
         "media/images/best_summary",
         "media/images/img_20",
-        "media/table/table_summary",
+        "media/table/shown.table_summary",
     ]
     summary = RunState().add_all(read_records(run.log_path)).summary
     assert (summary["best"]["_type"], summary["shown"]["table"]["nrows"], summary["shown"]["n"]) == ("image-file", 1, 1)

@@ -452,6 +452,7 @@ def test_a_dropped_table_can_be_logged_again(files, context, landed):
 
     other = Table(["a"], [[1]])
     other.stage(files, context).drop()
+    assert list((files.directory / "tmp").iterdir()) == []
     assert landed(other).paths
 
 
