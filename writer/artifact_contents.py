@@ -150,7 +150,7 @@ def bring_home(
     if entry.ref:
         return entry, True
     try:
-        if content.data is None and path.is_relative_to(files.directory / "artifacts"):
+        if path.is_relative_to(files.directory / "artifacts"):
             return entry, True
         kept = files.keep(path if content.data is None else content.data)
     except OSError as error:

@@ -88,6 +88,16 @@ def test_a_link_shares_the_bytes(tmp_path):
         assert len(warned) == warnings  # once: what the user did not ask for is named
 
 
+def test_what_a_symbolic_link_leads_to_is_linked(files, tmp_path):
+    """And never the symbolic link itself, which would not travel."""
+    (tmp_path / "model.bin").write_bytes(b"x")
+    (tmp_path / "latest").symlink_to("model.bin")
+    files._transfer = "link"
+    staged = files.stage(tmp_path / "latest")
+    assert not staged.path.is_symlink()
+    assert staged.path.samefile(tmp_path / "model.bin")
+
+
 def test_a_file_over_the_limit_that_cannot_be_linked_is_copied(tmp_path, monkeypatch):
     """From another file system: a run has everything in its directory. One warning names the size and the setting."""
     source = tmp_path / "model.bin"

@@ -233,6 +233,27 @@ def test_one_record_job_for_many_files(begin, here):
     assert recorded(run) == [("d/x.bin", 2), ("d/y.bin", 2)]
 
 
+def test_a_name_in_the_run_that_is_no_unicode(begin, here):
+    """No record can hold it: it is named and left out, whichever way it is found."""
+    warned = []
+    run = begin(warn=warned.append)
+    Path(run.dir).mkdir(exist_ok=True)
+    own = Path(run.dir, os.fsdecode(b"bad\xff.txt"))
+    own.touch()
+    assert run.save(own, base_path=run.dir) == run.save("bad*") == []
+    assert "no record can hold its name" in warned[0]
+    assert recorded(run) == []
+
+
+def test_a_copy_that_stays_needs_no_thread(begin, here):
+    """Nobody looks after files that were saved as they are."""
+    run = begin()
+    run.save("a.txt", policy="now")
+    assert run._saved._thread is None
+    run.save("a.txt", policy="end")
+    assert run._saved._thread is not None
+
+
 def test_ignored_files_are_not_saved(begin, here):
     """By patterns of their paths in the run."""
     run = begin(ignore_globs=("*.bin",))
