@@ -165,7 +165,7 @@ class Capture(Protocol):
     """Something that takes the console's output at its source."""
 
     def start(self) -> None:
-        """Begin. Raises OSError if it cannot be done here."""
+        """Begin. Raises OSError, ImportError or RuntimeError (no thread) if it cannot be done here."""
 
     def stop(self) -> None:
         """End, and give back what was taken over. Never raises."""
@@ -241,7 +241,7 @@ def capture(mode: str, log: ConsoleLog, warn: Callable[[str], None]) -> Subscrip
             fan = Fan()
             try:
                 _captures[mode] = _started(mode, fan, warn), fan
-            except (OSError, ImportError) as error:
+            except (OSError, ImportError, RuntimeError) as error:
                 warn(f"the console cannot be redirected ({error}): only what Python itself writes is logged")
                 return capture("wrap", log, warn)
         running, fan = _captures[mode]

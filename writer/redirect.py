@@ -143,7 +143,7 @@ class Redirect:
         self._tees: StreamTees | None = None
 
     def start(self) -> None:
-        """Begin. Raises OSError if the descriptors cannot be taken; then everything is as before."""
+        """Begin. Raises OSError, or RuntimeError where a thread is refused; then everything is as before."""
         try:
             named = ((1, sys.__stdout__), (2, sys.__stderr__))
             for fds in by_destination(fd for fd, stream in named if stream is not None):  # None: closed at the start
@@ -153,15 +153,15 @@ class Redirect:
                 flush()
                 for lane in self._lanes:
                     lane.take()
+                thread = threading.Thread(target=self._listen, name="runferry-console", daemon=True)
+                thread.start()
+                self._thread = thread
         except BaseException:
             for lane in self._lanes:
                 lane.give_back()
             self._close()
             self._close_frames()
             raise
-        if self._lanes:
-            self._thread = threading.Thread(target=self._listen, name="runferry-console", daemon=True)
-            self._thread.start()
         self._tees = StreamTees(self._sink, _led_elsewhere())
         self._tees.start()
 
@@ -213,7 +213,8 @@ class Redirect:
             self._ending = True
             for lane in self._lanes:
                 lane.give_back()
-            self._sync(LAST_S)
+            if not self._sync(LAST_S) and self._frames != CLOSED:
+                self._sink.lost(1)  # what a relay that is held up has not passed on yet
             self._settle()
             self._ask(b"d")
             thread.join(LAST_S)

@@ -14,6 +14,7 @@ import pytest
 from runferry.logformat import messages
 from runferry.writer import console
 from runferry.writer.console import ConsoleLog, Fan, capture
+from runferry.writer.descriptors import identity
 from runferry.writer.tee import StreamTees
 
 MS = 1_000_000
@@ -144,6 +145,20 @@ def test_a_writer_that_is_held_up_costs_a_tenth_of_a_second_once(bench, monkeypa
 
     bench.add((0, "stdout", "again"))
     assert bench.drain()[-1] == ("stdout", 0, "again")
+
+    bench.add(*[(0, "stdout", "x" * size)] * 300)
+    assert bench.slept >= 0.2  # it was held up anew
+
+
+def test_a_count_that_is_off_does_no_harm(bench):
+    """Threads that count at once may get the size of what waits wrong: until nothing waits, no longer."""
+    bench.add((0, "stdout", "a"))
+    bench.log._characters += console.MAX_WAITING_CHARACTERS
+    bench.drain()
+    bench.add((0, "stdout", "b"))
+
+    assert bench.drain() == [("stdout", 0, "a"), ("stdout", 0, "b")]
+    assert bench.slept == 0
 
 
 def test_nothing_is_taken_after_the_end(bench):
@@ -480,6 +495,18 @@ def test_runs_share_one_capture():
         assert bytes_of(sys.stdout) == b"x" * 20
 
 
+def test_a_run_that_joins_is_told_what_comes_after(monkeypatch):
+    """What was on its way when it began is the earlier run's; what is on its way when one ends is still told to it."""
+    with own_streams():
+        monkeypatch.setattr(StreamTees, "sync", lambda _: sys.stdout.write("."))
+        benches = [Bench(), Bench()]
+        shares = [capture("wrap", bench.log, bench.warnings.append) for bench in benches]
+        shares[0].stop()
+        shares[1].stop()
+
+        assert ["".join(text for _, _, text in bench.drain()) for bench in benches] == ["..", "."]
+
+
 def test_two_captures_at_a_time_are_both_told():
     """One run may wrap the streams while another redirects: each hears all, once, and in the order of the calls."""
     with own_streams():
@@ -538,22 +565,27 @@ def test_a_forked_child_writes_and_logs_nothing():
         assert bench.drain() == [("stdout", 0, "parent ")]
 
 
-def test_a_redirect_that_cannot_be_falls_back(monkeypatch):
-    """One warning says what is logged; Python's own streams are."""
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [("os.pipe", OSError(24, "Too many open files")), ("threading.Thread.start", RuntimeError("no new thread"))],
+)
+def test_a_redirect_that_cannot_be_falls_back(monkeypatch, place, error):
+    """One warning says what is logged; Python's own streams are, and the descriptors are as before."""
     with own_streams():
-        from runferry.writer import redirect
+        before = [identity(fd) for fd in (1, 2)]
 
         def refuse(*_):
-            raise OSError(24, "Too many open files")
+            raise error
 
-        monkeypatch.setattr(redirect.os, "pipe", refuse)
+        monkeypatch.setattr(f"runferry.writer.redirect.{place}", refuse)
         bench = Bench()
         share = capture("redirect", bench.log, bench.warnings.append)
         sys.stdout.write("x")
         share.stop()
 
+        assert [identity(fd) for fd in (1, 2)] == before
         assert len(bench.warnings) == 1
-        assert "Too many open files" in bench.warnings[0]
+        assert str(error) in bench.warnings[0]
         assert bench.drain() == [("stdout", 0, "x")]
 
 
