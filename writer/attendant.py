@@ -6,9 +6,11 @@ On a thread of its own, because finding out about the machine takes longer than 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import records
@@ -41,7 +43,13 @@ class Attendant:
         self._settings, self._submit, self._start_ns, self._warn = settings, submit, start_ns, warn
         self._label = settings.label or label
         self._errands = deque(errands)
-        self._pid, self._argv = os.getpid() if pid is None else pid, argv
+        self._pid = os.getpid() if pid is None else pid
+        # As they are now: the program may go elsewhere, and change both, before the thread comes to it.
+        self._argv = list(sys.argv) if argv is None else argv
+        try:
+            self._folder = Path.cwd()
+        except OSError:  # it was removed
+            self._folder = Path(os.sep)
         self._sampler: Sampler | None = None
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -114,7 +122,9 @@ class Attendant:
         writer_id = str(uuid.uuid4())
         if not disable_meta:
             redact = self._settings.redact
-            context = execution_context(settings, argv=self._argv, started_at_ns=self._start_ns, redact=redact)
+            context = execution_context(
+                settings, argv=self._argv, started_at_ns=self._start_ns, folder=self._folder, redact=redact
+            )
             self._tell_hidden(str(context).count(MARK))
             self._record(records.environment(self._as_told(context), writer_id))
         self._do_errands()

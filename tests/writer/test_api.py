@@ -199,3 +199,17 @@ assert (sys.excepthook, sys.exit) == (hook, leave)
 
     assert len(logs) == 300
     assert all(RunState().add_all(read_records(log)).exit_code == 0 for log in logs[:20])
+
+
+def test_the_machine_is_recorded_as_it_was_when_the_run_began(tmp_path, monkeypatch):
+    """A script that goes elsewhere, and changes its arguments, right behind `init` is recorded as it was started."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", "--lr", "1"])
+    run = runferry.init(dir=tmp_path, settings={"silent": True, "disable_stats": True})
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    sys.argv.clear()
+    run.finish()
+
+    environment = runferry.load(run.log_path).environment
+    assert (environment["root"], environment["args"]) == (str(tmp_path), ["--lr", "1"])
