@@ -55,7 +55,8 @@ class Watching:
     """End when nothing has grown for so long; None: not for that reason."""
     writer_lives: Callable[[], bool] | None = None
     """Whether the process that writes the logs is there, where that is known: it decides then, and not their age,
-    whether a log without an end may grow."""
+    whether a log without an end may grow. Such a watch is nobody's errand: once the logs have ended it does not wait for
+    a server longer than a sync does (`SyncSettings.retry_for`)."""
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.interval <= 3600:
@@ -218,7 +219,8 @@ class _Watch:
         """The last reports of logs that are not there any more."""
         self._stopped = False
         """A pass was interrupted, and the session with it."""
-        self._grew_at = self._clock.monotonic()
+        self._grew_at = self._stirred_at = self._clock.monotonic()
+        """When a log last grew, and when anything last went on: growth, something sent, the writer's end."""
         self._told = (0, 0)
         self._orphaned = False
         for path in paths:
@@ -304,10 +306,10 @@ class _Watch:
         log = self._logs.get(identity)
         if log is None or log.path != path:
             log = _Log(path, looks, status.st_mtime)
-            self._grew_at = self._clock.monotonic()
+            self._grew_at = self._stirred_at = self._clock.monotonic()
         elif log.looks != looks:
             log.looks, log.modified = looks, status.st_mtime
-            self._grew_at = self._clock.monotonic()
+            self._grew_at = self._stirred_at = self._clock.monotonic()
         return log
 
     def _see_writer(self) -> None:
@@ -316,6 +318,7 @@ class _Watch:
         if lives is None or self._orphaned or lives():
             return
         self._orphaned = True
+        self._stirred_at = self._clock.monotonic()
         for log in self._logs.values():
             if log.waits:
                 log.sent = None
@@ -382,12 +385,18 @@ class _Watch:
     def _pass_settings(self) -> SyncSettings:
         if self._watching.writer_lives is None:
             return self._settings
-        return replace(self._settings, stale_after=0.0 if self._orphaned else _NEVER)
+        return replace(
+            self._settings,
+            stale_after=0.0 if self._orphaned else _NEVER,
+            retry_for=min(self._settings.retry_for, LAST_RETRY_S),  # it looks again soon, and sees who has gone
+        )
 
     def _judge(self, log: _Log, report: RunReport) -> None:
         """When to come back to a log."""
         log.report = report
         now = self._clock.monotonic()
+        if report.rows_sent or report.files_sent:
+            self._stirred_at = now
         failed = report.try_again or report.verdict is Verdict.FAILED
         log.failures = log.failures + 1 if failed else 0
         log.not_before = now + min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** (log.failures - 1)) if failed else 0.0
@@ -407,10 +416,15 @@ class _Watch:
             self._news.tell(Planned(runs=count[0], logs=count[1]))
 
     def _is_over(self) -> bool:
-        idle = self._watching.idle
-        if idle is not None and self._clock.monotonic() - self._grew_at >= idle:
+        now, idle = self._clock.monotonic(), self._watching.idle
+        if idle is not None and now - self._grew_at >= idle:
             return True
-        return not self._is_open and all(log.is_settled for log in self._logs.values())
+        if self._watching.writer_lives is not None and now - self._stirred_at >= self._settings.retry_for:
+            reports = [log.report for log in self._logs.values()]
+            if self._orphaned or all(report is not None and report.ended for report in reports):
+                return True
+        may_appear = self._is_open and not self._orphaned
+        return not may_appear and all(log.is_settled for log in self._logs.values())
 
 
 def _is_one_run(path: Path) -> bool:

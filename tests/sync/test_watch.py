@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,49 @@ def test_a_writer_that_ended_in_good_order_is_no_crash(rig: WatchRig) -> None:
     assert rig.backend.runs["live"].complete
 
 
+@pytest.mark.parametrize("end", ["finish", "die"])
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_writers_watch_does_not_wait_for_a_server_for_ever(rig: WatchRig, end: str, is_back: bool) -> None:
+    """While the run goes on it is tried again and again; behind its end as long as a sync would."""
+    log = rig.begin()
+    alive = [True]
+    ended: list[float] = []
+
+    def refuse(*_: Any) -> Exception | None:
+        is_up = is_back and ended and rig.clock.monotonic() - ended[0] > 400
+        return None if is_up else Retryable("cannot reach backend.test: no route")
+
+    rig.backend.before = refuse
+
+    def over() -> None:
+        ended.append(rig.clock.monotonic())
+        if end == "die":
+            alive.clear()
+        else:
+            rig.grow(log, logs.exit_record(0))
+
+    story = Story(*[None] * 500, over)
+    report = rig.watch(log.parent, retry_for=600, writer_lives=lambda: bool(alive), story=story)
+
+    took = rig.clock.monotonic() - ended[0]
+    if is_back:
+        assert (report.exit_code, len(rig.backend.runs["live"].rows)) == (0, 2)
+        assert 400 < took < 400 + 2 * LAST_RETRY_S
+    else:
+        assert report.exit_code == 75
+        assert 600 <= took < 600 + 2 * LAST_RETRY_S
+
+
+def test_a_writers_watch_of_nothing_ends_with_the_writer(rig: WatchRig) -> None:
+    """Also where its log was taken away before it came, so that one might still appear."""
+    folder = rig.folder / "run-20260921_141300-live"
+    folder.mkdir(parents=True)
+    alive = [True]
+    report = rig.watch(folder, writer_lives=lambda: bool(alive), story=Story(None, None, alive.clear))
+
+    assert report.runs == ()
+
+
 def test_a_server_that_is_down_is_tried_again_and_told_once(rig: WatchRig) -> None:
     """With growing waits, and without a line for each of them; when it is back, everything arrives."""
     log = rig.run()
@@ -271,11 +315,12 @@ def test_a_second_outage_is_told_too(rig: WatchRig) -> None:
     """Once something went through, the same wait is news again."""
     log = rig.begin()
 
-    def fail() -> None:
+    def fail(step: int) -> None:
         rig.backend.before = on("stream", Answer(503, {}, b"busy"), times=3)
-        rig.grow(log, logs.row(2))
+        rig.grow(log, logs.row(step))
 
-    rig.watch(log.parent, story=Story(fail, None, fail, None, lambda: rig.grow(log, logs.exit_record(0))))
+    end = partial(rig.grow, log, logs.exit_record(0))
+    rig.watch(log.parent, story=Story(partial(fail, 2), None, partial(fail, 3), None, end))
 
     assert len(rig.told("retry")) == 2
 
