@@ -108,6 +108,7 @@ class SavedFiles:
                 self._copy(path, entry)
             except (OSError, ValueError) as error:
                 failures.append(f"{source}: {reason(error)}")
+                self._failed.add(path)
             else:
                 found.append(path)
         if policy != "now" and self._saved:
@@ -119,6 +120,7 @@ class SavedFiles:
         policies = ("live", "end") if final else ("live",)
         entries = [(path, entry) for path, entry in list(self._saved.items()) if entry.policy in policies]
         left = self._left = [path for path, _ in reversed(entries)]
+        failures: list[str] = []
         for path, entry in entries:
             try:
                 before, after = entry.folder, self._copy(path, entry)
@@ -129,8 +131,11 @@ class SavedFiles:
             except Exception as error:  # whatever it is, it costs this file only, and never the thread
                 if path not in self._failed:
                     self._failed.add(path)
-                    self._warn(f"{entry.source} could not be saved again ({reason(error)}); an earlier state stays")
+                    failures.append(f"{entry.source}: {reason(error)}")
             left.pop()
+        if failures:
+            more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
+            self._warn(f"changed, and not saved again: {failures[0]}{more}; an earlier state stays")
 
     def stop(self, timeout_s: float) -> None:
         """Copy what changed a last time, for `timeout_s` seconds at most."""

@@ -293,7 +293,9 @@ def test_references_to_files_are_hashed(here):
     """A file, every file of a folder, and with `checksum=False` the path alone."""
     artifact = Artifact("a", "t")
     artifact.add_reference(f"file://{here}/a.txt")
+    Path("data/linked").symlink_to("sub")  # to a folder: not followed, as in the peer
     artifact.add_reference(f"file://{here}/data", "d")
+    assert "d/linked/é y.txt" not in artifact.manifest.entries
     (entry,) = artifact.add_reference(f"file://{here}/a.txt", "unhashed", checksum=False)
     entries = artifact.manifest.entries
     assert (entries["a.txt"].digest, entries["a.txt"].ref) == (md5(b"hello"), f"file://{here}/a.txt")
@@ -400,6 +402,7 @@ def test_what_was_added_before_the_run_counts_as_it_is_stored(here, current):
         assert Path(entry.local_path).parent.name == "artifacts"
         assert md5(Path(entry.local_path).read_bytes()) == entry.digest
     assert [line for line in run.warned if "a.txt changed after" in line]
+    assert not [content for content in artifact._contents.values() if content.data]  # memory has no second copy
 
 
 def test_an_artifact_of_two_runs_is_in_both(here, current):
@@ -629,6 +632,20 @@ def test_a_full_disk_costs_the_copy_only(here, current, monkeypatch):
     (record,) = recorded(run)
     assert contents(record)["a.txt"] == md5(b"changed")
     assert {Path(entry.local_path).parent.name for entry in record.manifest.contents} == {"artifacts"}
+
+
+def test_why_there_is_no_copy_of_what_is_gone(here, current, monkeypatch):
+    """A file that met a full disk when it was added, and went away before it was logged: both are named."""
+    run = current()
+    artifact = Artifact("m", "model")
+    with monkeypatch.context() as patch:
+        patch.setattr(run._fs, "write", full)
+        artifact.add_file("a.txt")
+    Path("a.txt").unlink()
+    run.log_artifact(artifact)
+    (line,) = [line for line in run.warned if "not copied" in line]
+    assert os.strerror(errno.ENOENT) in line
+    assert os.strerror(errno.ENOSPC) in line
 
 
 class FailingOnce(RealFileSystem):

@@ -366,9 +366,11 @@ def test_a_file_that_went_away_stays_as_it_was(here, files, saving):
 
 
 def test_a_full_disk_is_named_once(here, files, saving, monkeypatch):
-    """The state before stays, whole; with room again the file is copied."""
+    """All files in one line. The state before stays, whole; with room again the files are copied."""
     saving.save("a.txt", "live")
-    write(here / "a.txt", "two", LONG_AGO + 1)
+    saving.save("d/y.bin", "live")
+    for name in ("a.txt", "d/y.bin"):
+        write(here / name, "two", LONG_AGO + 1)
 
     def full(*_args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -379,9 +381,9 @@ def test_a_full_disk_is_named_once(here, files, saving, monkeypatch):
         saving.saved.refresh()
         _, failures = saving.save("d/x.bin", "now")
     assert len(saving.warned) == 1
-    assert "an earlier state stays" in saving.warned[0]
+    assert saving.warned[0].endswith(f"{os.strerror(errno.ENOSPC)} and 1 more; an earlier state stays")
     assert failures == [f"{here / 'd' / 'x.bin'}: {os.strerror(errno.ENOSPC)}"]
-    assert [path.name for path in files.directory.rglob("*") if path.is_file()] == ["a.txt"]
+    assert [path.name for path in files.directory.rglob("*") if path.is_file()] == ["a.txt", "y.bin"]
     assert (files.files / "a.txt").read_text() == "a.txt"
     saving.saved.refresh()
     assert (files.files / "a.txt").read_text() == "two"
@@ -396,6 +398,7 @@ def test_what_failed_at_first_is_tried_again(here, files, saving, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(files._fs, "write", full)
         paths, failures = saving.save("a.txt", "live")
+        saving.saved.refresh()
     assert (paths, len(failures)) == ([], 1)
     assert saving.save("d", "live")[0] == []
     saving.saved.refresh()
