@@ -142,8 +142,7 @@ class Union(ColumnType):
         return grown
 
     def _grown(self, take: Any) -> Union | None:
-        # What a member takes as it is goes before the unknown, which takes anything.
-        for member in sorted(self.members, key=lambda member: isinstance(member, Unknown)):
+        for member in self.members:
             taken = take(member)
             if taken is not None:
                 at = self.members.index(member)

@@ -10,11 +10,10 @@ from typing import Any, ClassVar, TypeVar
 
 from ..artifact_record import ManifestEntry, base64_md5
 from ..encoding import utf8
-from ..runfiles import RunFiles, Staged, safe_relative
+from ..runfiles import RunFiles, Staged, hash_file, safe_relative
 from .base import Landing, Media, MediaContext, StagedMedia
 from .names import SHOWN_DIGITS, file_name
 
-CHUNK_BYTES = 1024 * 1024
 _T = TypeVar("_T")
 
 
@@ -66,12 +65,11 @@ class Content:
 
 
 def _sha256(source: bytes | Path) -> str:
-    if isinstance(source, bytes):
-        return hashlib.sha256(source).hexdigest()
     digest = hashlib.sha256()
-    with source.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
+    if isinstance(source, bytes):
+        digest.update(source)
+    else:
+        hash_file(source, digest)
     return digest.hexdigest()
 
 

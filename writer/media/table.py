@@ -282,7 +282,7 @@ class Table(Media):
                     f"a table has {len(snapshot.rows)} rows. All are logged, but the peer's viewers stop at"
                     f" {self.MAX_ARTIFACT_ROWS}",
                 )
-            staged = StagedTable.of(snapshot, files, context, directory, undo=self._undo(snapshot.rows))
+            staged = StagedTable(snapshot, files, context, self._undo(snapshot.rows))
             self._staged, self._changed = staged, False
             if incremental:
                 self._next, self._missed, self._increment = len(self.data), [], self._increment + 1

@@ -8,7 +8,6 @@ import json
 import threading
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..artifact_record import MAX_NAME_CHARACTERS, ManifestEntry, artifact_body, internal_name, new_client_id
@@ -17,7 +16,7 @@ from ..runfiles import RunFiles
 from .base import Landing, MediaContext
 from .cells import held, shown
 from .column_types import NUMBER, Array, ColumnType, Listed, TypedDict, Union
-from .content import ArtifactContents, Content, StagedFile, file_facts
+from .content import ArtifactContents, Content, file_facts
 from .libraries import library
 from .names import SHOWN_DIGITS, safe_key
 
@@ -68,11 +67,6 @@ def artifact_json(snapshot: Snapshot, contents: ArtifactContents) -> dict[str, A
     }
 
 
-def increment_json(value: dict[str, Any], increment: int) -> dict[str, Any]:
-    """What an increment's file says beside that; its list of predecessors is known when it lands."""
-    return {**value, "increment_num": increment}
-
-
 def _stored_types(snapshot: Snapshot, contents: ArtifactContents) -> tuple[list[ColumnType], set[int]]:
     """The types as they are stored, and the columns whose cells lie in a file of their own: arrays."""
     types, left_out = list(snapshot.types), set()
@@ -110,58 +104,29 @@ class StagedTable:
     """A table's files in the run's directory; shared by the rows that log the same table."""
 
     def __init__(
-        self,
-        *,
-        file: StagedFile,
-        body: str,
-        contents: ArtifactContents,
-        context: MediaContext,
-        directory: Path,
-        snapshot: Snapshot,
-        undo: Callable[[StagedTable], None],
+        self, snapshot: Snapshot, files: RunFiles, context: MediaContext, undo: Callable[[StagedTable], None]
     ) -> None:
-        """`body`: the artifact's file as JSON text; `undo`: told when nothing of it will land."""
+        """Write what does not depend on the key. `undo` is told when nothing of it will land. Raises OSError."""
         self._users = 1
         self._gone = False
-        self.directory = directory
-        self._file, self._body, self._contents, self._context = file, body, contents, context
+        self.directory = files.directory
+        self._context, self._undo = context, undo
         self._facts = {"ncols": len(snapshot.columns), "nrows": snapshot.total, "log_mode": snapshot.log_mode}
         self._increment, self._increments = snapshot.increment, snapshot.increments
-        self._undo = undo
-        self._value: dict[str, Any] | None = None
-        self._lock = threading.Lock()
-
-    @classmethod
-    def of(
-        cls,
-        snapshot: Snapshot,
-        files: RunFiles,
-        context: MediaContext,
-        directory: Path,
-        undo: Callable[[StagedTable], None],
-    ) -> StagedTable:
-        """Write what does not depend on the key. Raises OSError."""
-        contents = ArtifactContents(files)
-        value = artifact_json(snapshot, contents)
-        if snapshot.increment is not None:
-            value = increment_json(value, snapshot.increment)
+        self._contents = ArtifactContents(files)
+        value = artifact_json(snapshot, self._contents)
+        if snapshot.increment is not None:  # the list of those before is known when it lands
+            value["increment_num"] = snapshot.increment
             if snapshot.increment >= MAX_INCREMENTS:
                 context.warn(
                     "table increments",
                     f"an incremental table was logged {snapshot.increment + 1} times: all of it is kept, but viewers"
                     f" show the last {MAX_INCREMENTS} increments",
                 )
-        body = json.dumps(value, sort_keys=True)
-        file = Content(shown_json(snapshot), EXTENSION).stage(files)
-        return cls(
-            file=file,
-            body=body,
-            contents=contents,
-            context=context,
-            directory=directory,
-            snapshot=snapshot,
-            undo=undo,
-        )
+        self._body = json.dumps(value, sort_keys=True)
+        self._file = Content(shown_json(snapshot), EXTENSION).stage(files)
+        self._value: dict[str, Any] | None = None
+        self._lock = threading.Lock()
 
     def retain(self) -> bool:
         """One row more has it; false if nobody wanted it any more before it had a name."""

@@ -125,6 +125,14 @@ def test_a_roc_curve():
     assert rows == [["yes", 0.0, 0.0], ["yes", 0.0, 0.5], ["yes", 0.5, 0.5], ["yes", 0.5, 1.0], ["yes", 1.0, 1.0]]
 
 
+def test_a_roc_curve_keeps_its_corners():
+    """Where either rate changes its pace: of equal scores, one is a hit and two are not."""
+    scores = [0.9, 0.8, 0.8, 0.8, 0.7]
+    rows = plot.roc_curve([1, 1, 0, 0, 1], [[1 - p, p] for p in scores], classes_to_plot=[1]).table.data
+
+    assert [row[1:] for row in rows] == [[0.0, 0.0], [0.0, 0.333], [1.0, 0.667], [1.0, 1.0]]
+
+
 def test_a_precision_recall_curve():
     """At recall 1 two of three are hits; up to recall 0.5 all are."""
     rows = plot.pr_curve(Y, P, classes_to_plot=[1], interp_size=3).table.data

@@ -9,6 +9,7 @@ import enum
 import json
 import math
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -439,6 +440,19 @@ def test_an_increment_is_not_lost_though_another_came_after_it(files, context, l
 
     assert [shown_in(landing, files)["data"] for landing in landings[:2]] == [[[2]], [[1]]]
     assert [landing.value["increment_num"] for landing in landings] == [1, 2, 2]
+
+
+def test_dates_without_a_zone_are_utc(monkeypatch, landed):
+    """In every time zone the artifact holds the same."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        landing = landed(Table(["a"], [[dt.datetime(2020, 1, 1, 0, 0, 1)]]))  # noqa: DTZ001 - as users have them
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert held_in(landing)["data"] == [[1577836801000]]
 
 
 def test_a_dropped_table_can_be_logged_again(files, context, landed):
