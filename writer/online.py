@@ -2,22 +2,33 @@
 
 The run itself is logged as in mode `offline`, whatever becomes of that process: nothing waits for it, and nothing that
 it does reaches the training. It is `runferry sync --watch` on the run's directory, in a session of its own, so that a
-signal for the training's group does not end it; it ends when the run has ended and is sent, and soon after the training
-process has died. What it has to say stands in `sync.log` in the run's directory.
+signal for the training's group does not end it; it ends when the run has ended and is sent, soon after the training
+process has died, and some minutes behind the run's end where no server answers. What it has to say stands in `sync.log`
+in the run's directory. Nobody starts it again: what it left, `runferry sync` sends.
 """
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 LOG_NAME = "sync.log"
-_USAGE = 2
-"""The exit code of a sync that cannot begin: no key, or one that the server does not know."""
+MOST = 8
+"""Syncs of a process at a time, of 40 MiB each. What comes then waits, and is taken up together."""
+_TOGETHER = 500
+"""Directories that one sync takes up: a command's length has a limit."""
+_PATH = "_RUNFERRY_PATH"
+# What this process can import may lie where a new interpreter does not look: in a zip file, in a folder that a program
+# put on its path. It comes last there, so that a module beside the program does not hide one that the sync needs.
+_PROGRAM = (
+    f"import json, os, sys; sys.path += json.loads(os.environ.pop({_PATH!r})); from runferry.cli import main; main()"
+)
 
 
 class Process(Protocol):
@@ -32,6 +43,19 @@ class Spawn(Protocol):
 
     def __call__(self, command: Sequence[str], **options: Any) -> Process:
         """Raises OSError where it cannot be started."""
+
+
+class _Errand(NamedTuple):
+    """A run directory that is to be synced."""
+
+    directory: Path
+    base_url: str
+    warn: Callable[[str], None]
+    spawn: Spawn
+
+    def failed(self, what: str) -> None:
+        """Tell the user."""
+        self.warn(f"mode online: {what}; the run is logged all the same, `runferry sync {self.directory}` sends it")
 
 
 class Syncs:
@@ -52,49 +76,139 @@ class Syncs:
         """Start what is not started yet, and return at once: the directories whose sync could be started."""
         new = {log.parent for log in logs} - self._directories
         self._directories |= new
-        return [directory for directory in sorted(new) if self._start(directory)]
+        return [
+            directory
+            for directory in sorted(new)
+            if _crew.take(_Errand(directory, self._base_url, self._warn, self._spawn))
+        ]
 
-    def _start(self, directory: Path) -> bool:
-        # The key is not handed over: a sync finds it in the environment, which is the same, or in netrc.
-        command = [sys.executable, "-m", "runferry.cli", "sync", "--watch", "--writer", str(os.getpid())]
-        if self._base_url:
-            command += ["--base-url", self._base_url]
-        command.append(str(directory))
-        later = f"the run is logged all the same; `runferry sync {directory}` sends it later"
-        try:
-            if not sys.executable:
-                raise FileNotFoundError("this interpreter does not know its own program")
-            process = self._begin(command, directory)
-        except OSError as error:
-            self._warn(f"mode online: the sync could not be started ({error.strerror or error}); {later}")
+
+class _Crew:
+    """The syncs of this process that are at work, and the directories that wait for one. Used by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at_work = 0
+        self._waiting: list[_Errand] = []
+        self._left: list[Process] = []
+
+    def take(self, errand: _Errand) -> bool:
+        """Start a sync, or keep the errand for later; whether it could be started."""
+        with self._lock:
+            if self._at_work >= MOST:
+                if not self._waiting:
+                    atexit.register(self._at_exit)
+                    errand.warn(f"mode online: {MOST} syncs are at work; the next begins when one of them has ended")
+                self._waiting.append(errand)
+                return False
+            self._at_work += 1
+        return self._begin([errand])
+
+    def _begin(self, errands: list[_Errand]) -> bool:
+        process = _start(errands)
+        if process is None:
+            self._go_on()
             return False
 
         def see() -> None:
-            """Take the process off the system's table when it ends, and tell of a sync that could not even begin."""
-            if process.wait() == _USAGE:
-                self._warn(f"mode online: the sync gave up, {directory / LOG_NAME} says why; {later}")
+            """Take the process off the system's table when it ends, and tell of what it could not do."""
+            code = process.wait()
+            if code:
+                how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                for errand in errands:
+                    errand.failed(f"the sync {how}, {errands[0].directory / LOG_NAME} says more")
+            self._go_on()
 
         threading.Thread(target=see, name="runferry-online", daemon=True).start()
         return True
 
-    def _begin(self, command: list[str], directory: Path) -> Process:
-        import subprocess
+    def _go_on(self) -> None:
+        """One sync less: the next takes up what waits."""
+        with self._lock:
+            self._at_work -= 1
+            errands = self._next()
+            self._at_work += bool(errands)
+        if errands:
+            self._begin(errands)
 
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        log = os.open(directory / LOG_NAME, flags, 0o666)
+    def _next(self) -> list[_Errand]:
+        """What waits for the server that the first waits for."""
+        errands = [errand for errand in self._waiting if errand.base_url == self._waiting[0].base_url][:_TOGETHER]
+        self._waiting = [errand for errand in self._waiting if errand not in errands]
+        if not self._waiting:
+            atexit.unregister(self._at_exit)
+        return errands
+
+    def _at_exit(self) -> None:
+        """The process ends: nobody is there any more to start what waits."""
+        with self._lock:
+            while errands := self._next():
+                process = _start(errands)
+                if process is not None:
+                    self._left.append(process)
+
+
+_crew = _Crew()
+
+
+def _in_child() -> None:
+    """A forked process has no syncs, and its copy of the lock may be held by nobody."""
+    global _crew
+    _crew = _Crew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def _start(errands: list[_Errand]) -> Process | None:
+    """Start a sync of these directories; None, and told, where that cannot be."""
+    # The key is not handed over: a sync finds it in the environment, which is the same, or in netrc.
+    command = [sys.executable, "-c", _PROGRAM, "sync", "--watch", "--writer", str(os.getpid())]
+    if errands[0].base_url:
+        command += ["--base-url", errands[0].base_url]
+    command += [str(errand.directory) for errand in errands]
+    try:
+        if getattr(sys, "frozen", False) or not sys.executable:  # a frozen program would start itself again
+            raise FileNotFoundError("there is no Python interpreter beside this program")
+        return _spawn(errands[0].spawn, command, errands[0].directory)
+    except (OSError, RuntimeError) as error:  # RuntimeError: the interpreter is going down
+        reason = getattr(error, "strerror", None) or error
+        for errand in errands:
+            errand.failed(f"the sync could not be started ({reason})")
+        return None
+
+
+def _spawn(spawn: Spawn, command: list[str], directory: Path) -> Process:
+    import subprocess
+
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    log = os.open(directory / LOG_NAME, flags, 0o666)
+    try:
+        return spawn(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            close_fds=True,
+            start_new_session=True,
+            # `-c` looks for modules in the working directory first: in this one there are none.
+            cwd=directory,
+            env=os.environ | {_PATH: json.dumps(_import_path())},
+        )
+    finally:
+        os.close(log)
+
+
+def _import_path() -> list[str]:
+    """`sys.path` for a process in another folder."""
+    places = []
+    for place in filter(lambda entry: isinstance(entry, str), sys.path):
         try:
-            return self._spawn(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                close_fds=True,
-                start_new_session=True,
-                # `-m` looks for modules in the working directory first: in this one there are none.
-                cwd=directory,
-            )
-        finally:
-            os.close(log)
+            places.append(os.path.abspath(place))  # noqa: PTH100 - no links resolved
+        except OSError:  # the working directory was removed
+            continue
+    return places
 
 
 def _popen(command: Sequence[str], **options: Any) -> Process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import subprocess
@@ -9,13 +10,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import runferry
 from runferry.logformat import find_logs, load
 from runferry.writer import online
 from runferry.writer.filesystem import RealFileSystem
-from runferry.writer.online import Syncs
+from runferry.writer.online import MOST, Syncs
 from runferry.writer.ranks import Role
 from support.server import serve
 
@@ -43,6 +45,15 @@ class Started:
         return self._code
 
 
+@pytest.fixture(autouse=True)
+def a_process_of_its_own(monkeypatch):
+    """No sync is at work."""
+    crew = online._Crew()
+    monkeypatch.setattr(online, "_crew", crew)
+    yield
+    atexit.unregister(crew._at_exit)
+
+
 @pytest.fixture
 def started(monkeypatch):
     started = Started()
@@ -60,18 +71,21 @@ def test_a_sync_of_the_run_is_started(tmp_path, started, monkeypatch, capsys):
     run = init(tmp_path)
     folder = run.log_path.parent
 
-    assert started.commands == [
-        [sys.executable, "-m", "runferry.cli", "sync", "--watch", "--writer", str(os.getpid()), str(folder)]
-    ]
+    (command,) = started.commands
+    assert command[:2] == [sys.executable, "-c"]
+    assert command[3:] == ["sync", "--watch", "--writer", str(os.getpid()), str(folder)]
+    assert "s3cret" not in str(command)
     (options,) = started.options
     assert options["stdout"] == options["stderr"]
-    assert options | {"stdout": 0, "stderr": 0} == {
+    assert options["env"]["WANDB_API_KEY"] == "s3cret" * 7
+    assert options | {"stdout": 0, "stderr": 0, "env": 0} == {
         "stdin": subprocess.DEVNULL,
         "stdout": 0,
         "stderr": 0,
         "close_fds": True,
         "start_new_session": True,
         "cwd": folder,
+        "env": 0,
     }
     assert str(folder / "sync.log") in capsys.readouterr().err
     assert (folder / "sync.log").exists()
@@ -138,18 +152,140 @@ def test_a_log_in_the_way_is_no_way_out(tmp_path, started):
     assert started.commands == []
 
 
-@pytest.mark.parametrize(("code", "lines"), [(0, 0), (1, 0), (75, 0), (130, 0), (2, 1)])
-def test_a_sync_that_gave_up_is_told(tmp_path, code, lines):
-    """Without a key it ends at once: that is for the user to know; everything else stands in its log."""
-    said = []
-    process = Started(code)
-    Syncs(said.append, spawn=process).accompany([tmp_path / "run-x.wandb"])
-    process.ended.wait(10)
+def ended():
+    """Wait for what is told of syncs that have ended."""
     for thread in threading.enumerate():
         if thread.name == "runferry-online":
             thread.join(10)
 
-    assert len(said) == lines
+
+@pytest.mark.parametrize("code", [0, 1, 2, 75, -9])
+def test_a_sync_that_did_not_do_it_all_is_told(tmp_path, code):
+    """No key, no module, no server until it gave up, killed: nothing starts it again, so the user has to know."""
+    said = []
+    Syncs(said.append, spawn=Started(code)).accompany([tmp_path / "run-x.wandb"])
+    ended()
+
+    assert len(said) == (code != 0)
+    assert all(f"runferry sync {tmp_path}" in line and "sync.log" in line for line in said)
+
+
+class Lasting:
+    """Processes that go on until they are let go."""
+
+    def __init__(self) -> None:
+        self.folders: list[list[str]] = []
+        self._going: list[threading.Event] = []
+
+    def __call__(self, command, **_):
+        self.folders.append([Path(word).name for word in command[4:] if word.startswith("/")])
+        going = threading.Event()
+        self._going.append(going)
+        return SimpleNamespace(wait=lambda: going.wait(10) and 0)
+
+    def let_go(self):
+        """All that have been started; wait until that is seen."""
+        for going in self._going:
+            going.set()
+        ended()
+
+
+def logs_in(folder, numbers):
+    for number in numbers:
+        place = folder / f"{number:02}"
+        place.mkdir()
+        yield place / "run-x.wandb"
+
+
+def test_many_runs_do_not_fill_the_machine_with_syncs(tmp_path):
+    """Where no server answers, the syncs of a hundred short runs would wait side by side: the rest goes together."""
+    said, processes = [], Lasting()
+    syncs = [Syncs(said.append, spawn=processes) for _ in range(MOST + 30)]
+    begun = [one.accompany([log]) for one, log in zip(syncs, logs_in(tmp_path, range(MOST + 30)), strict=True)]
+
+    assert [len(folders) for folders in begun] == [1] * MOST + [0] * 30
+    assert len(processes.folders) == MOST
+    assert len(said) == 1
+    processes.let_go()
+    assert processes.folders[MOST:] == [[f"{number:02}" for number in range(MOST, MOST + 30)]]
+    processes.let_go()
+    assert Syncs(said.append, spawn=processes).accompany(logs_in(tmp_path, [99])) == [tmp_path / "99"]
+    processes.let_go()
+    assert len(said) == 1
+
+
+def test_what_waits_for_a_sync_is_not_left_behind_at_exit(tmp_path):
+    """The end of the process starts it, for each server one."""
+    processes = Lasting()
+    for number, log in enumerate(logs_in(tmp_path, range(MOST + 4))):
+        Syncs(lambda _: None, base_url=f"http://{number % 2}", spawn=processes).accompany([log])
+    online._crew._at_exit()
+
+    waited = [f"{number:02}" for number in range(MOST, MOST + 4)]
+    assert processes.folders[MOST:] == [waited[::2], waited[1::2]]
+    processes.let_go()
+    assert len(processes.folders) == MOST + 2
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_counts_its_own_syncs(tmp_path):
+    """Those of its parent end without its knowledge."""
+    processes = Lasting()
+    for log in logs_in(tmp_path, range(MOST)):
+        Syncs(lambda _: None, spawn=processes).accompany([log])
+    pid = os.fork()
+    if pid == 0:
+        begun = Syncs(lambda _: None, spawn=Started()).accompany(logs_in(tmp_path, [50]))
+        os._exit(0 if begun else 1)
+
+    assert os.waitpid(pid, 0)[1] == 0
+    processes.let_go()
+
+
+def test_a_frozen_program_is_not_started_again(tmp_path, monkeypatch):
+    """Its executable is the training itself, whatever its arguments."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    said, processes = [], Started()
+
+    assert Syncs(said.append, spawn=processes).accompany([tmp_path / "run-x.wandb"]) == []
+    assert processes.commands == []
+    assert len(said) == 1
+
+
+PACKED = """
+import sys
+sys.path += {places!r}
+sys.path[:] = [place for place in sys.path if place] + [""]
+import os, pathlib, time
+import runferry
+run = runferry.init(dir={folder!r}, mode="online", base_url="http://127.0.0.1:9", settings={quiet!r})
+log = run.log_path.with_name("sync.log")
+os.chdir({gone!r})
+os.rmdir({gone!r})
+deadline = time.monotonic() + 30
+while "API key" not in log.read_text() and "Error" not in log.read_text() and time.monotonic() < deadline:
+    time.sleep(0.02)
+"""
+
+
+def test_the_sync_finds_us_where_the_program_found_us(tmp_path):
+    """In a folder that only the program knows, beside modules that would hide Python's own; a folder has blanks."""
+    vendored, gone = tmp_path / "vendored here", tmp_path / "gone"
+    vendored.mkdir()
+    gone.mkdir()
+    (vendored / "runferry").symlink_to(Path(runferry.__file__).parent)
+    (vendored / "email.py").write_text("raise SystemExit('hidden by the program')")
+    places = [str(vendored), *(place for place in sys.path if place.endswith("site-packages"))]
+    code = PACKED.format(places=places, folder=str(tmp_path), quiet=QUIET, gone=str(gone))
+    (tmp_path / "train.py").write_text(code)
+    # Without the site module nothing is importable but Python's own, as with an interpreter that has no packages.
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONSAFEPATH": "1"}
+    command = [sys._base_executable, str(tmp_path / "train.py")]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+    (said,) = [path.read_text() for path in tmp_path.glob("wandb/run-*/sync.log")]
+    assert done.returncode == 0, done.stderr
+    assert "API key" in said, said
 
 
 class FailingOnce(RealFileSystem):
