@@ -59,6 +59,21 @@ def step_of(text: bytes) -> int | None:
     return int(text) if _STEP_TEXT.fullmatch(text) else None
 
 
+def step_text(paths: tuple[Path, ...], texts: list[bytes]) -> bytes | None:
+    """The text of a record's `_step`, by which parts of a row are told; None where it has none."""
+    return texts[paths.index(STEP)] if STEP in paths else None
+
+
+def is_part(step: bytes | None, before: bytes | None) -> bool:
+    """Whether a history record is a further part of the row that the one before it in the log belongs to.
+
+    It is if both have the same step, an int64 in the same plain digits. Arguments are what `step_text` gave for each.
+    Records of other kinds, and gaps, may lie between. The items of a row's parts count as if they stood in one record:
+    a later one replaces the value of its key, of what is above it that is no object, and all that is below it.
+    """
+    return step is not None and step == before and step_of(step) is not None
+
+
 def _only_step_left(body: bytes, at: int) -> bool:
     """Whether nothing follows the items but a step, as writers have it; else further items may."""
     left = len(body) - at

@@ -10,7 +10,7 @@ from typing import Any
 
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
-from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, step_of
+from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, step_of
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
@@ -64,7 +64,7 @@ class RunInfo:
 
 
 class RunState:
-    """Add the records of a log in order; read what they make.
+    """Add the records of a log in order, or those of each log of a run, one log after the other; read what they make.
 
     With `keep_rows=False` rows, samples and console lines are counted but not kept, so that memory does not grow with
     the log. Nothing that a log holds raises: a record that cannot be understood is counted in `bad_records`.
@@ -118,9 +118,14 @@ class RunState:
         """A later log of the run is read. What its records say of a minimum or a mean is that of its own rows."""
         self._metric_index: dict[tuple[str, str], int] = {}
         self._streams = {name: LineAssembler(name) for name in ("stdout", "stderr")}
+        self._row: dict[str, Any] = {}
+        """The latest of `rows`; a further part of it may come."""
+        self._row_step: bytes | None = None
+        self._row_offset = 0
         self._row_paths: tuple[Path, ...] = ()
         self._row_places = (-1, -1, -1)  # where rows of those paths hold their step, time and runtime
         self._handlers = {
+            "header": self._header,
             "history": self._history,
             "run": self._run,
             "config": self._config,
@@ -159,7 +164,14 @@ class RunState:
     def add_row(self, paths: tuple[Path, ...], texts: list[bytes], *, overwritten: bool = False) -> None:
         """As `add`, for a row that the caller has decoded. One that is `overwritten` leaves nothing in the summary."""
         self.counts["history"] += 1
-        self._row(paths, texts, overwritten=overwritten)
+        self._fold_row(paths, texts, overwritten=overwritten)
+
+    def begin_log(self) -> None:
+        """What comes next is of another log: its first row is no part of the last one.
+
+        A log that begins with its header or run record is noticed without.
+        """
+        self._row_step, self._row_offset = None, 0
 
     def add_all(self, items: Iterable[Record | Gap]) -> RunState:
         """Add each of `items`; returns itself, so that `RunState().add_all(read_records(path))` reads well."""
@@ -212,16 +224,25 @@ class RunState:
 
     # -- one method per kind of record -------------------------------------------------------------------------------
 
-    def _history(self, record: Record) -> None:
-        self._row(*decode_history(record.body))
+    def _header(self, record: Record) -> None:
+        if record.offset < self._row_offset:
+            self.begin_log()
 
-    def _row(self, paths: tuple[Path, ...], texts: list[bytes], *, overwritten: bool = False) -> None:
+    def _history(self, record: Record) -> None:
+        self._fold_row(*decode_history(record.body))
+        self._row_offset = record.offset
+
+    def _fold_row(self, paths: tuple[Path, ...], texts: list[bytes], *, overwritten: bool = False) -> None:
         if paths is not self._row_paths:
             self._row_paths = paths
             self._row_places = (_index(paths, STEP), _index(paths, TIMESTAMP), _index(paths, RUNTIME))
         step, timestamp, runtime = self._row_places
-        self.row_count += 1
-        if step >= 0 and (number := step_of(texts[step])) is not None:
+        text = texts[step] if step >= 0 else None
+        part = is_part(text, self._row_step)
+        self._row_step = text
+        if not part:
+            self.row_count += 1
+        if text is not None and (number := step_of(text)) is not None:
             self.last_step = number
         if timestamp >= 0:
             self._saw_time(_number(texts[timestamp]) * 1e9)
@@ -229,16 +250,19 @@ class RunState:
             seconds = _number(texts[runtime])
             if seconds * 1e9 < _LATEST_NS:
                 self.last_runtime = max(self.last_runtime, seconds)
-        if self._keep:
-            self.rows.append(row_of(paths, texts))
+        if self._keep and part:
+            row_of(paths, texts, self._row)
+        elif self._keep:
+            self._row = row_of(paths, texts)
+            self.rows.append(self._row)
         if overwritten:
             return
-        if step >= 0 and texts[step] == self._summary_step:
+        if text is not None and text == self._summary_step:
             # The summary record before it says what the row made.
-            self._folds.apply(paths, texts, self._summary if self._is_later else None)
-            self._summary.set(STEP, texts[step])
+            self._folds.apply(paths, texts, self._summary if self._is_later else None, part=part)
+            self._summary.set(STEP, text)
             return
-        plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary)
+        plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary, part=part)
         self._summary.update(plain_paths, plain_texts)
 
     def _saw_time(self, time_ns: float) -> None:
@@ -247,6 +271,7 @@ class RunState:
 
     def _run(self, record: Record) -> None:
         run = record.message()
+        self._header(record)
         info = self.info
         self.has_run = True
         self._summary_step = b""  # the rows of another segment count from 0 again
@@ -394,8 +419,11 @@ def nanoseconds(timestamp: Any) -> int:
     return int(timestamp.seconds * 1_000_000_000 + timestamp.nanos)
 
 
-def row_of(paths: tuple[Path, ...], texts: list[bytes]) -> dict[str, Any]:
-    """A row as nested dicts; a broken value or a key beyond `MAX_NESTING` is left out, a later item of a key wins."""
+def row_of(paths: tuple[Path, ...], texts: list[bytes], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A row as nested dicts; a broken value or a key beyond `MAX_NESTING` is left out, a later item of a key wins.
+
+    `before` holds earlier parts of the row, which it is added to.
+    """
     try:
         values: list[Any] = loads_all(texts)
     except ValueError:
@@ -406,7 +434,7 @@ def row_of(paths: tuple[Path, ...], texts: list[bytes]) -> dict[str, Any]:
             except ValueError:
                 continue
         paths, values = tuple(path for path, _ in good), [value for _, value in good]
-    row: dict[str, Any] = {}
+    row: dict[str, Any] = {} if before is None else before
     for path, value in zip(paths, values, strict=True):
         if len(path) == 1:
             row[path[0]] = value

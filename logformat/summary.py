@@ -104,6 +104,7 @@ class MetricSummaries:
         self._globs: dict[str, Any] = {}  # the first that matches counts
         self._matched: dict[Path, Any] = {}
         self._state: dict[Path, dict[str, Any]] = {}
+        self._before: dict[Path, dict[str, Any]] = {}  # that state as the rows before the latest one left it
         self._shapes: dict[tuple[Path, ...], bool] = {}
 
     def define(self, metric: Any) -> None:
@@ -122,14 +123,17 @@ class MetricSummaries:
         return path[-1] in _KINDS and path[:-1] in self._state
 
     def apply(
-        self, paths: tuple[Path, ...], texts: list[bytes], summary: Summary | None
+        self, paths: tuple[Path, ...], texts: list[bytes], summary: Summary | None, *, part: bool = False
     ) -> tuple[tuple[Path, ...], list[bytes]]:
         """Fold a row's defined metrics into `summary`; the rest of the row, which is folded as it is.
 
-        Without a summary the row only counts: for the means of the rows behind it.
+        Without a summary the row only counts: for the means of the rows behind it. Of a metric that a further `part` of
+        the row holds again, the row counts with its later value alone.
         """
         if not (self._rules or self._globs):
             return paths, texts
+        if not part:
+            self._before.clear()
         plain = self._shapes.get(paths)
         if plain is None:
             if len(self._shapes) >= SHAPES_KEPT:
@@ -171,7 +175,7 @@ class MetricSummaries:
             return
         if isinstance(value, int) and value.bit_length() > _DOUBLE_BITS:
             value = math.inf if value > 0 else -math.inf
-        state = self._state.setdefault(path, {})
+        state = self._state[path] = self._before.setdefault(path, self._state.get(path, {})).copy()
         state["last"] = value
         state.setdefault("first", value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
