@@ -70,7 +70,7 @@ class FileMethods:
 
     def _sync_files(self) -> None:
         if self._made_files is not None:
-            self._made_files.sync()
+            self._made_files.device.begin()
 
     def _settle_files(self, timeout_s: float) -> bool:
         """Wait until the files of all that was logged are on the device; whether they are."""
@@ -78,15 +78,15 @@ class FileMethods:
             return True
         deadline = self._monotonic() + timeout_s
         landed = self._pump.barrier(sync=False, timeout_s=timeout_s)  # media get their names on the writer's thread
-        return self._made_files.settle(max(0.0, deadline - self._monotonic())) and landed
+        return self._made_files.device.settle(max(0.0, deadline - self._monotonic())) and landed
 
     def _secure_files(self) -> None:
         """Have files brought to the device; at level `disk` wait for it, in vain only once."""
         if self._settings.durability != "disk":
-            self._files.sync()
+            self._files.device.begin()
             return
-        late = not self._files.settle(0.0 if self._files_late else WAIT_S)
-        if late and not self._files_late and not self._files.unsure:
+        late = not self._files.device.settle(0.0 if self._files_late else WAIT_S)
+        if late and not self._files_late and not self._files.device.unsure:
             self._warn(f"files are not on the device after {WAIT_S:g} s; until they are, no call waits for them")
         self._files_late = late
 

@@ -350,7 +350,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
             self._hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())
         ended = self._pump.stop(max(deadline - self._monotonic(), timeout_s / 2))
-        kept = self._made_files is None or self._made_files.settle(max(0.0, deadline - self._monotonic()))
+        kept = self._made_files is None or self._made_files.device.settle(max(0.0, deadline - self._monotonic()))
         if self._report is not None:  # a signal handler was faster
             return self._report
         synced = ended and kept and not self._journal.dirty and not self._journal.failing

@@ -13,21 +13,15 @@ import errno
 import hashlib
 import os
 import sys
-import threading
-import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
+from .filesync import FileSync
 from .filesystem import FileSystem
 
 CHUNK_BYTES = 1024 * 1024
-MAX_SYNCING = 4
-"""Threads that sync at a time: a disk that does not answer holds up no more of them."""
-SYNC_EVERY = 256
-"""Files, after which nobody needs to ask for a sync: at the end of the run few are left to do."""
 _HOLE = bytes(CHUNK_BYTES)
 
 
@@ -108,11 +102,9 @@ class RunFiles:
         self._directory = directory
         self._fs = fs
         self._transfer, self._copy_limit, self._warn = transfer, copy_limit, warn
-        self._unsynced: deque[Path] = deque()  # no lock: a signal handler may wait for the thread that syncs
-        self._syncing: set[threading.Thread] = set()
         self._said: set[str] = set()
-        self.unsure = False
-        """Whether something could not be brought to the device."""
+        self.device = FileSync(fs, warn)
+        """Brings them there, once they have their names."""
 
     @property
     def directory(self) -> Path:
@@ -178,62 +170,6 @@ class RunFiles:
         self._move(path, target)
         return target
 
-    def sync(self) -> None:
-        """Begin to bring to the device what has its name, on a thread of its own: a large file holds up no row."""
-        if self._unsynced and len(self._at_work()) < MAX_SYNCING:
-            self._begin_sync()
-
-    def settle(self, timeout_s: float) -> bool:
-        """Wait until all that has its name is on the device; whether it is."""
-        deadline = time.monotonic() + timeout_s
-        if self._unsynced:
-            self._begin_sync()
-        threads = self._at_work()
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        return not self.unsure and not any(thread.is_alive() for thread in threads)
-
-    def _at_work(self) -> list[threading.Thread]:
-        for thread in list(self._syncing):
-            if not thread.is_alive():
-                self._syncing.discard(thread)
-        return list(self._syncing)
-
-    def _begin_sync(self) -> None:
-        paths = _taken(self._unsynced)
-        thread = threading.Thread(target=self._sync, args=(paths,), name="runferry-file-sync", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter ends, and takes no more threads
-            self._sync(paths)
-        else:
-            self._syncing.add(thread)
-
-    def _sync(self, paths: list[Path]) -> None:
-        failures = 0
-        for path in paths:
-            if path.is_dir():
-                continue  # new: its name is to be brought there, below
-            try:
-                fd = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
-                continue  # replaced or removed since
-            except OSError:
-                failures += 1
-                continue
-            try:
-                self._fs.sync_file(fd)
-            except OSError:
-                failures += 1
-            finally:
-                os.close(fd)
-        for folder in dict.fromkeys(path.parent for path in paths):
-            with suppress(OSError):  # the file matters more; not every file system has this
-                self._fs.sync_directory(folder)
-        if failures:
-            self.unsure = True
-            self._say("sync", f"{failures} files in {paths[0].parent} could not be synced: a power cut may cost them")
-
     def _say(self, topic: str, text: str) -> None:
         if topic not in self._said:
             self._said.add(topic)
@@ -243,15 +179,19 @@ class RunFiles:
 
     def _take(self, source: bytes | Path, digest: Any) -> tuple[Path, int]:
         path = self.scratch()
+        try:
+            return path, self._fill(path, source, digest)
+        except BaseException:
+            with suppress(OSError):
+                path.unlink()
+            raise
+
+    def _fill(self, path: Path, source: bytes | Path, digest: Any) -> int:
         if isinstance(source, Path):
             size = source.stat().st_size
             large = size > self._copy_limit
             if (large or self._transfer == "link") and self._link(source, path, large=large):
-                try:
-                    return path, hash_file(path, digest)
-                except BaseException:
-                    path.unlink(missing_ok=True)
-                    raise
+                return hash_file(path, digest)
             if large:
                 self._say(
                     "copied",
@@ -260,19 +200,12 @@ class RunFiles:
                 )
         fd = self._fs.create(path)
         try:
-            try:
-                if isinstance(source, Path):
-                    size = self._copy(source, path, fd, digest)
-                else:
-                    digest.update(source)
-                    size = self._write_all(fd, source)
-            finally:
-                self._fs.close(fd)
-        except BaseException:
-            with suppress(OSError):
-                path.unlink()
-            raise
-        return path, size
+            if isinstance(source, Path):
+                return self._copy(source, path, fd, digest)
+            digest.update(source)
+            return self._write_all(fd, source)
+        finally:
+            self._fs.close(fd)
 
     def _copy(self, source: Path, path: Path, fd: int, digest: Any) -> int:
         """Copy what the file has now: what is appended meanwhile does not count, and holes stay holes."""
@@ -346,21 +279,10 @@ class RunFiles:
         return True
 
     def _move(self, path: Path, target: Path) -> None:
-        self._unsynced.extend(self._fs.make_directories(target.parent))
+        self.device.add(*self._fs.make_directories(target.parent))
         path.replace(target)
         path.unlink(missing_ok=True)  # a hard link to what lies there already is not moved
-        self._unsynced.append(target)
-        if len(self._unsynced) >= SYNC_EVERY:
-            self.sync()
-
-
-def _taken(paths: deque[Path]) -> list[Path]:
-    """What is in there, each once; it is empty then."""
-    taken: list[Path] = []
-    with suppress(IndexError):
-        while True:
-            taken.append(paths.popleft())
-    return list(dict.fromkeys(taken))
+        self.device.add(target)
 
 
 def hash_file(path: Path, digest: Any) -> int:

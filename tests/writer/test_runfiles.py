@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat import load
-from runferry.writer import filemethods, runfiles
+from runferry.writer import filemethods, filesync
 from runferry.writer.filesystem import RealFileSystem
 from runferry.writer.media import Landing, Media
 from runferry.writer.runfiles import RunFiles, safe_relative
@@ -258,13 +258,13 @@ def test_new_folders_are_synced_with_their_files(files, monkeypatch):
     synced = []
     monkeypatch.setattr(files._fs, "sync_directory", synced.append)
     files.stage(b"x").place("media/images/x.png")
-    assert files.settle(10)
+    assert files.device.settle(10)
     run = files.directory
     assert set(synced) == {run, run / "files", run / "files" / "media", run / "files" / "media" / "images"}
 
     synced.clear()
     files.stage(b"y").place("media/images/y.png")
-    assert files.settle(10)
+    assert files.device.settle(10)
     assert synced == [run / "files" / "media" / "images"]
 
 
@@ -355,13 +355,13 @@ def test_nobody_waits_for_a_sync_that_began(tmp_path):
     files = RunFiles(lambda: tmp_path, fs)
     kept = files.keep(b"artifact")
     files.stage(b"image").place("image")
-    files.sync()
+    files.device.begin()
 
-    assert not files.settle(0.01)
+    assert not files.device.settle(0.01)
     fs.go.set()
-    assert files.settle(10)
+    assert files.device.settle(10)
     assert sorted(fs.synced) == sorted(["image", kept.path.name])
-    assert files.settle(0)
+    assert files.device.settle(0)
 
 
 def test_a_disk_that_does_not_answer_holds_few_threads(tmp_path):
@@ -370,33 +370,33 @@ def test_a_disk_that_does_not_answer_holds_few_threads(tmp_path):
     files = RunFiles(lambda: tmp_path, fs)
     for number in range(20):
         files.stage(b"x").place(str(number))
-        files.sync()
+        files.device.begin()
 
-    assert len(files._at_work()) == runfiles.MAX_SYNCING
+    assert len(files.device._at_work()) == filesync.MAX_THREADS
     fs.go.set()
-    assert files.settle(10)
+    assert files.device.settle(10)
     assert sorted(fs.synced, key=int) == [str(number) for number in range(20)]
-    assert not files._at_work()
+    assert not files.device._at_work()
 
 
 def test_many_files_are_synced_as_they_come(tmp_path, monkeypatch):
     """Level `relaxed` asks for no sync: the end of a run would have all of it to do."""
-    monkeypatch.setattr(runfiles, "SYNC_EVERY", 8)
+    monkeypatch.setattr(filesync, "SYNC_EVERY", 8)
     fs = Syncing()
     fs.go.set()
     files = RunFiles(lambda: tmp_path, fs)
     for number in range(20):
         files.stage(b"x").place(str(number))
 
-    assert len(files._unsynced) == 21 % 8  # the new folder counts, too
-    assert files.settle(10)
+    assert len(files.device._waiting) == 21 % 8  # the new folder counts, too
+    assert files.device.settle(10)
     assert len(fs.synced) == 20
 
 
 def test_what_could_not_be_synced_is_named_and_never_forgotten(files, monkeypatch):
     """The device may have lost it: nothing says later that all is there."""
     warned = []
-    files._warn = warned.append
+    files.device._warn = warned.append
 
     def refuse(_fd):
         raise OSError(5, "Input/output error")
@@ -405,10 +405,10 @@ def test_what_could_not_be_synced_is_named_and_never_forgotten(files, monkeypatc
         patch.setattr(files._fs, "sync_file", refuse)
         for name in ("one", "two"):
             files.stage(b"x").place(name)
-            assert not files.settle(10)
+            assert not files.device.settle(10)
     files.stage(b"x").place("three")
 
-    assert not files.settle(10)
+    assert not files.device.settle(10)
     assert len(warned) == 1
     assert "could not be synced" in warned[0]
 
@@ -474,7 +474,7 @@ def test_the_end_waits_for_files_within_its_bound(begin):
     assert took < 2
     assert not report.synced
     assert any("some files are not on the device" in line for line in warned)
-    assert run._made_files.settle(10)
+    assert run._made_files.device.settle(10)
 
 
 def test_what_is_left_is_synced_where_no_thread_starts(files, monkeypatch):
@@ -488,5 +488,5 @@ def test_what_is_left_is_synced_where_no_thread_starts(files, monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
     files.keep(b"artifact")
 
-    assert files.settle(1)
+    assert files.device.settle(1)
     assert len(synced) == 1
