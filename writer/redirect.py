@@ -256,11 +256,12 @@ class Redirect:
         except OSError:  # the relay has gone
             return False
 
-    def sync(self, timeout_s: float = LINGER_S) -> None:
-        """Wait until all that was written so far has been told."""
-        if self._thread is not None and not self._overdue and self._sync(timeout_s):
+    def sync(self) -> None:
+        """Wait until all that was written so far has been told, 2 s at most; once that was in vain, no more."""
+        deadline = time.monotonic() + LINGER_S
+        if self._thread is not None and not self._overdue and self._sync(LINGER_S):
             flush()
-            self._sync(timeout_s)
+            self._sync(deadline - time.monotonic())
 
     def _sync(self, timeout_s: float) -> bool:
         """Wait until all that the descriptors got so far is where it goes, and told; whether it is.
