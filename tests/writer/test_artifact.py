@@ -501,7 +501,8 @@ def test_an_artifact_of_several_processes(here, current):
         with pytest.raises(TypeError, match="distributed_id"):
             log("a.txt", name="n")
     run.upsert_artifact("a.txt", name="n", distributed_id="D")
-    run.finish_artifact("a.txt", name="n", distributed_id="D")
+    last = run.finish_artifact("a.txt", name="n", distributed_id="D")
+    assert last.distributed_id == "D"
     assert [(record.distributed_id, record.finalize) for record in recorded(run)] == [("D", False), ("D", True)]
 
 
@@ -600,6 +601,21 @@ def test_a_finished_run_says_so(here, current):
     run.log_artifact("a.txt", name="x")
     run.log_artifact("a.txt", name="x")
     assert [line for line in run.warned if "is finished" in line] == run.warned[-1:]
+
+
+def test_what_was_changed_meanwhile_is_checked_again(here, current):
+    """Metadata is the caller's own dict until the artifact is logged: what no backend takes is refused then."""
+    run = current()
+    artifact = Artifact("m", "model", metadata={"k": 1})
+    artifact.metadata["bad"] = float("inf")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        run.log_artifact(artifact)
+    artifact.metadata["bad"] = float("nan")
+    with pytest.raises(ValueError, match="a second at least"):
+        artifact.ttl = timedelta(milliseconds=999)
+    run.log_artifact(artifact)
+    (record,) = recorded(run)
+    assert json.loads(record.metadata) == {"k": 1, "bad": None}
 
 
 # -- a disk that does not take it ------------------------------------------------------------------------------------
