@@ -315,7 +315,7 @@ def test_a_medium_that_cannot_be_had_costs_its_own_key(begin, fail):
     warnings = []
     run = begin(warn=warnings.append)
     run.log({"x": Note(b"one", fail), "loss": 2})
-    run.finish()
+    assert run.finish().others_dropped == (fail == "land")
 
     state = load(run.log_path)
     assert (state.rows[0]["loss"], "x" in state.rows[0]) == (2, False)
@@ -440,12 +440,18 @@ def test_flush_waits_for_media_that_have_no_name_yet(begin):
 
 
 def test_level_disk_waits_for_media(begin):
-    """When `log` returns, they are on the device, and so is the row."""
+    """When `log` returns, they are on the device, and so is the row; a row without media waits for no file."""
     fs = Syncing()
     fs.go.set()
     run = begin(fs=fs, durability="disk")
+    run._files.stage(b"x").place("other")
+    waits, settle = [], run._files.device.settle
+    run._files.device.settle = lambda timeout_s: waits.append(timeout_s) or settle(timeout_s)
+    run.log({"n": 1})
+    assert not waits
     run.log({"note": Note(b"x")})
-    assert "note_0.txt" in fs.synced
+    assert waits == [filemethods.WAIT_S]
+    assert "note_1.txt" in fs.synced
 
 
 def test_a_file_that_hangs_costs_level_disk_one_wait(begin, monkeypatch):
@@ -460,6 +466,28 @@ def test_a_file_that_hangs_costs_level_disk_one_wait(begin, monkeypatch):
     fs.go.set()
     assert took < 2
     assert [line for line in warned if "no call waits for them" in line] == warned
+
+
+def test_the_parts_of_the_end_share_its_bound(begin, monkeypatch):
+    """What saved files took is no longer there for the log, and what both took not for the device."""
+    run = begin()
+    run._files.stage(b"x").place("x")
+    now, given = 0.0, []
+
+    def take(seconds):
+        nonlocal now
+        given.append(seconds)
+        now += seconds
+
+    stop = run._pump.stop
+    monkeypatch.setattr(run, "_monotonic", lambda: now)
+    monkeypatch.setattr(run, "_stop_saving", take)
+    monkeypatch.setattr(run._pump, "stop", lambda seconds: take(seconds - 1) or stop())
+    settle = run._files.device.settle
+    monkeypatch.setattr(run._files.device, "settle", lambda seconds: take(seconds) or settle(10))
+    run.finish()
+
+    assert given == [15, 14, 1]
 
 
 def test_the_end_waits_for_files_within_its_bound(begin):
