@@ -387,10 +387,13 @@ class RunReplay:
         """The files that the logs name; of one name in several segments, the last one's."""
         files: dict[str, runfiles.RunFile] = {}
         missing: list[str] = []
+        folders = [segment.head.path.parent for segment in reversed(self.segments)]
         for segment in self.segments:
-            found, lost = runfiles.recorded_files(segment.head.path.parent, segment.found.files)
-            files.update({file.name: file for file in found if file.name not in _MADE})
-            missing += lost
+            homes = runfiles.by_home(segment.found.files, segment.head.path.parent, folders)
+            for home, names in homes.items():
+                found, lost = runfiles.recorded_files(home, names)
+                files.update({file.name: file for file in found if file.name not in _MADE})
+                missing += lost
         return list(files.values()), missing
 
     def _made_files(self, summary: str, console_file: runfiles.ConsoleFile) -> list[runfiles.RunFile]:

@@ -128,6 +128,20 @@ class _Raw(io.RawIOBase):
         return True
 
 
+def by_home(names: Iterable[str], own: Path, others: Iterable[Path]) -> dict[Path, list[str]]:
+    """The names that a log records, by the run directory to look in: its own, or another one of the same run.
+
+    After a failed sync of the disk a log goes on in a new directory, and names media that lie in the one before. Their
+    names bear the hash of what they hold; other files of the same name may have been others then.
+    """
+    homes: dict[Path, list[str]] = {}
+    for name in names:
+        places = (own, *others) if name.startswith("media/") else (own,)
+        home = next((place for place in places if os.path.lexists(place / "files" / name)), own)
+        homes.setdefault(home, []).append(name)
+    return homes
+
+
 def recorded_files(run_dir: Path, names: Iterable[str]) -> tuple[list[RunFile], list[str]]:
     """The files that a log names, as far as they may be read, and `name: reason` for each that may not or is not there.
 

@@ -42,6 +42,23 @@ def test_recorded_files_arrive_under_their_names(rig: Rig) -> None:
     assert rig.only(report).verdict is Verdict.SYNCED
 
 
+def test_media_may_lie_in_the_folder_of_an_earlier_log(rig: Rig) -> None:
+    """After a failed sync of the disk the run goes on in a new folder; only media bear a hash that tells them apart."""
+    first = with_files(rig, "media/a_0_f00.txt", "saved.txt")
+    second = first.parent.with_name("run-20260921_141321-f") / first.name
+    records = logs.simple_records("f")
+    logs.make_log(second, *records[:3], logs.files_record("media/a_0_f00.txt", "saved.txt"), *records[3:])
+    (first.parent / "files" / "media").mkdir()
+    (first.parent / "files" / "media" / "a_0_f00.txt").write_text("media")
+    (first.parent / "files" / "saved.txt").write_text("of then")
+    rig.settle(second)
+
+    report = rig.sync()
+
+    assert rig.backend.runs["f"].files["media/a_0_f00.txt"] == b"media"
+    assert {line for run in report.runs for line in run.missing} == {"saved.txt: missing"}
+
+
 def test_names_that_lead_out_are_refused_and_named(rig: Rig, tmp_path: Path) -> None:
     """Absolute paths, dots, links out of the run directory and pipes are not read; the rows arrive all the same."""
     secret = tmp_path / "secret"
