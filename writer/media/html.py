@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,7 @@ class Html(FileMedia, Together):
 
 
 def _html_file(data: Any) -> Path | None:
-    if isinstance(data, io.IOBase) or not isinstance(data, (str, Path)) or not str(data).endswith(".html"):
+    if not isinstance(data, (str, Path)) or not str(data).endswith(".html"):
         return None
     try:
         return existing(data) if Path(data).is_file() else None

@@ -181,6 +181,18 @@ class FullDisk(RealFileSystem):
         return super().write(fd, data)
 
 
+def test_a_row_without_room_leaves_nothing(begin, monkeypatch):
+    """It is dropped and counted; its media, which were staged before, go with it."""
+    run = begin()
+    monkeypatch.setattr(run._pump, "ease", 0)
+    monkeypatch.setattr(run._pump, "admit", lambda _row: False)
+    run.log({"img": Image(RGB), "loss": 1})
+    report = run.finish()
+
+    assert (report.rows_written, report.rows_dropped) == (0, 1)
+    assert below(run.log_path.parent) == [run.log_path.name]
+
+
 @pytest.mark.parametrize("step", [None, "no number"])
 def test_what_strict_refuses_leaves_nothing(begin, step):
     """Neither of the row's other media, which were staged before or would be after."""
