@@ -44,17 +44,19 @@ class FileMethods:
     @property
     def _files(self) -> RunFiles:
         """The files beside the log; made on first use, because most runs have none."""
-        if self._made_files is None:
+        made = self._made_files
+        if made is None:
             from .runfiles import RunFiles
 
-            self._made_files = RunFiles(
+            new = RunFiles(
                 lambda: self._journal.directory,
                 self._fs,
                 transfer=self._settings.file_transfer,
                 copy_limit=self._settings.copy_limit,
                 warn=self._warn,
             )
-        return self._made_files
+            made = self.__dict__.setdefault("_made_files", new)  # in one step: another thread may be here, too
+        return made
 
     @property
     def dir(self) -> str:

@@ -37,7 +37,7 @@ def _installed(folder: str) -> Iterator[tuple[str, str]]:
         kind = os.path.splitext(entry)[1]  # noqa: PTH122 - a name, not a path
         if kind in _METADATA:
             path = Path(folder, entry)
-            name, version = _header(path / _METADATA[kind] if path.is_dir() else path)
+            name, version = _header(path / _METADATA[kind] if os.path.isdir(path) else path)  # noqa: PTH112 - raises nothing
             if name and version:
                 yield name, version
 

@@ -68,7 +68,7 @@ class SavedFiles:
         self,
         files: RunFiles,
         warn: Callable[[str], None],
-        record: Callable[[str, str], None],
+        record: Callable[[list[str], str], None],
         ignore: Iterable[str] = (),
     ) -> None:
         """Nothing is saved yet.
@@ -76,12 +76,13 @@ class SavedFiles:
         Args:
             files: the run's.
             warn: takes one line for the user.
-            record: told the path and the policy of a file that came into the run's folder without a call of `save`.
+            record: told the paths and the policy of files that came into the run's folder without a call of `save`.
             ignore: patterns of paths below `files/` that are not saved.
         """
         self._files, self._warn, self._record, self._ignore = files, warn, record, tuple(ignore)
         self._saved: dict[str, _Saved] = {}
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._end = threading.Event()
         self._failed: set[str] = set()
         self._left: list[str] = []
@@ -125,7 +126,7 @@ class SavedFiles:
             try:
                 before, after = entry.folder, self._copy(path, entry)
                 if before != after:
-                    self._record(path, entry.policy)
+                    self._record([path], entry.policy)
             except FileNotFoundError:
                 pass  # removed since: its last state stays
             except Exception as error:  # whatever it is, it costs this file only, and never the thread
@@ -196,9 +197,9 @@ class SavedFiles:
             raise
 
     def _start(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._watch, name="runferry-saver", daemon=True)
-            with suppress(RuntimeError):  # the interpreter ends, and takes no more threads: what was copied stays
+        with self._starting, suppress(RuntimeError):  # the interpreter ends, and takes no more threads
+            if self._thread is None:
+                thread = threading.Thread(target=self._watch, name="runferry-saver", daemon=True)
                 thread.start()
                 self._thread = thread
 

@@ -75,14 +75,11 @@ class SaveMethods(ArtifactMethods):
         except OSError as error:  # no directory of the run, or a working directory that is gone
             self._refuse("save", f"save: {error.strerror or error}")
             return []
-        if self._saved is None:
-            self._saved = SavedFiles(
-                self._files,
-                self._warn,
-                lambda path, policy: self._record_saved([path], policy),
-                self._settings.ignore_globs,
-            )
-        paths, failures = self._saved.save(selection, policy)
+        saved = self._saved
+        if saved is None:
+            new = SavedFiles(self._files, self._warn, self._record_saved, self._settings.ignore_globs)
+            saved = self.__dict__.setdefault("_saved", new)  # in one step: another thread may be here, too
+        paths, failures = saved.save(selection, policy)
         self._note(FEATURE_SAVE)
         self._secure_files()
         self._record_saved(paths, policy)

@@ -245,6 +245,28 @@ def test_a_name_in_the_run_that_is_no_unicode(begin, here):
     assert recorded(run) == []
 
 
+def test_threads_that_save_at_once_share_what_is_watched(begin, here, monkeypatch):
+    """The first call of two threads makes what looks after files once, or one of them would be looked after by nobody."""
+    both = threading.Barrier(2)
+    run = begin()
+    for kind in (RunFiles, SavedFiles):
+        made = kind.__init__
+
+        def slowly(self, *args, made=made, **options):
+            made(self, *args, **options)
+            both.wait(10)
+
+        monkeypatch.setattr(kind, "__init__", slowly)
+    threads = [threading.Thread(target=run.save, args=(name,)) for name in ("a.txt", "d/x.bin")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(run._saved._saved) == {"a.txt", "d/x.bin"}
+    assert run._saved._files is run._files
+    assert [thread.name for thread in threading.enumerate()].count("runferry-saver") == 1
+
+
 def test_a_copy_that_stays_needs_no_thread(begin, here):
     """Nobody looks after files that were saved as they are."""
     run = begin()
@@ -404,7 +426,7 @@ def test_what_failed_at_first_is_tried_again(here, files, saving, monkeypatch):
     saving.saved.refresh()
     saving.saved.refresh()
     assert (files.files / "a.txt").read_text() == "a.txt"
-    assert saving.recorded == [("a.txt", "live")]
+    assert saving.recorded == [(["a.txt"], "live")]
     assert not saving.warned
 
 
@@ -479,7 +501,7 @@ def test_a_run_that_goes_on_in_another_log(here, tmp_path, monkeypatch):
     del folders[0]
     saving.saved.refresh()
     saving.saved.refresh()
-    assert saving.recorded == [("a.txt", "live")]
+    assert saving.recorded == [(["a.txt"], "live")]
     assert [path.name for path in (tmp_path / "second" / "files").iterdir()] == ["a.txt"]
 
 
