@@ -84,6 +84,8 @@ class RunState:
         """All EnvironmentRecords merged, or None."""
         self.rows: list[dict[str, Any]] = []
         self.row_count = 0
+        self.part_count = 0
+        """History records that were further parts of a row: `row_count` and this are all that were understood."""
         self.last_step: int | None = None
         self.samples: list[Sample] = []
         self.sample_count = 0
@@ -240,7 +242,9 @@ class RunState:
         text = texts[step] if step >= 0 else None
         part = is_part(text, self._row_step)
         self._row_step = text
-        if not part:
+        if part:
+            self.part_count += 1
+        else:
             self.row_count += 1
         if text is not None and (number := step_of(text)) is not None:
             self.last_step = number

@@ -105,8 +105,9 @@ def _our_row(facts: list[Facts], index: int) -> dict[str, Any]:
 
 
 def _row_of(log: Path, index: int, shift: int) -> dict[str, Any]:
-    record = row_at(log, index)
-    return {} if record is None else _row(Rows(shift).line(record))
+    rows = Rows(shift)
+    row = row_at(log, index, rows)
+    return {} if row is None else _row(rows.line(row))
 
 
 def _row(text: str) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 
 from .places import write_durably
 
-VERSION = 1
+VERSION = 2
+"""1: each part of a row was a line of its own."""
 _MAX_SIZE = 64 * 1024 * 1024  # bytes; a cursor that is larger is none of ours
 _NO_COUNT = 1 << 63  # no log has so many lines or bytes, and no request can say so
 _EMPTY_PREFIX = hashlib.sha256(b"0").hexdigest()  # `prefix_hash` of no bytes
@@ -73,7 +74,8 @@ class Cursor:
     offset: int = 0
     """Every record that begins before this offset is acknowledged."""
     sent: Lines = field(default_factory=Lines)
-    """Lines acknowledged. The last console line may still change while it has no newline; it is not counted."""
+    """Lines acknowledged. The last console line may still change while it has no newline; it is not counted. The last row
+    is, though parts of it may follow: it is written again if one lies at `offset` or behind."""
     prefix: str = _EMPTY_PREFIX
     """Hash of the log up to `offset`."""
     config: str = ""
@@ -91,6 +93,7 @@ class Cursor:
     """Everything that the log held at `size` bytes is at the server."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Damage that the log had, from and to which offset: what lay there was never sent."""
+    version: int = VERSION
 
     def start_again(self) -> None:
         """Forget what was acknowledged, but not where the lines go."""
@@ -104,8 +107,7 @@ class Cursor:
 
     def save(self, path: Path) -> None:
         """Replace the cursor file, durably."""
-        document = {"version": VERSION, **asdict(self)}
-        write_durably(path, json.dumps(document, indent=1).encode() + b"\n")
+        write_durably(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
 
 
 def load(paths: Iterable[Path]) -> tuple[Cursor | None, str]:
@@ -162,7 +164,7 @@ def matches(cursor: Cursor, log: Path, target: Target) -> str:
 
 def _from_json(document: Any) -> Cursor:
     """A cursor from untrusted JSON: every value is checked for its type."""
-    if not isinstance(document, dict) or document.get("version") != VERSION:
+    if not isinstance(document, dict) or document.get("version") not in (1, VERSION):
         raise ValueError("unknown version")
     target = document["target"]
     return Cursor(
@@ -191,6 +193,7 @@ def _from_json(document: Any) -> Cursor:
         exit_code=None if document["exit_code"] is None else _exit_code(document["exit_code"]),
         size=_count(document["size"]),
         complete=document["complete"] is True,
+        version=document["version"],
     )
 
 

@@ -6,15 +6,16 @@ record. A row is spliced from the log's own JSON texts, so no number is parsed a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from ..logformat import Record, decode_history, loads
+from ..logformat import Record, loads
 from ..logformat.console import ConsoleLine, LineAssembler
-from ..logformat.history import STEP, Path, step_of
+from ..logformat.history import STEP, Path, is_part, step_of
 from ..logformat.runstate import row_of
 from .jsontext import compact
 
@@ -25,6 +26,8 @@ MAX_LINE = 10 * 1024 * 1024 - 100 * 1024
 MAX_CONSOLE_LINE = 4096
 """Characters of a console line that servers keep."""
 
+_MAX_ROW = 4 * MAX_LINE
+"""Bytes of values that the parts of one row may bring together before those that no line has room for go."""
 _KEPT_PLANS = 1_024  # of rows with nested keys; flat ones are made as quickly as found
 
 
@@ -110,8 +113,54 @@ def _render(node: dict[str, Any], fixed: list[bytes], order: list[int]) -> None:
     fixed[-1] += b"}"
 
 
+class Row:
+    """A row as far as its parts have come."""
+
+    __slots__ = ("_items", "_paths", "_size", "_values", "begin", "latest", "parts", "step")
+
+    def __init__(self, paths: tuple[Path, ...], values: list[bytes], step: bytes | None, offset: int) -> None:
+        self._paths = paths
+        self._values = values
+        self._items: dict[Path, bytes] | None = None  # in place of both, once there are several parts
+        self._size = 0
+        self.step = step
+        """The text of its step; None where it has none."""
+        self.begin = self.latest = offset
+        """Where the first and the latest of its records lie in the log."""
+        self.parts = 1
+
+    def add(self, paths: tuple[Path, ...], values: list[bytes], offset: int) -> int:
+        """Take in a further part: a later value of a key stands behind all that came before. The size of all values."""
+        if self._items is None:
+            self._items = {}
+            self._take(self._items, self._paths, self._values)
+        self._take(self._items, paths, values)
+        self.parts += 1
+        self.latest = offset
+        return self._size
+
+    def items(self) -> Items:
+        """Its key paths, and the JSON text of each."""
+        if self._items is None:
+            return self._paths, self._values
+        return tuple(self._items), list(self._items.values())
+
+    def lighten(self, fit: Callable[[dict[Path, bytes]], object]) -> None:
+        """Let `fit` take values out of a row of several parts."""
+        if self._items is not None:
+            fit(self._items)
+            self._size = sum(map(len, self._items.values()))
+
+    def _take(self, items: dict[Path, bytes], paths: tuple[Path, ...], values: list[bytes]) -> None:
+        if not _are_json(values):
+            paths, values = _good_items(paths, values)
+        for path, value in zip(paths, values, strict=True):
+            self._size += len(value) - len(items.pop(path, b""))
+            items[path] = value
+
+
 class Rows:
-    """History records of one log to lines. Remembers the last step, for rows that have none."""
+    """History records of one log to rows, and those to lines. Remembers the last step, for rows that have none."""
 
     def __init__(self, step_shift: int = 0) -> None:
         self._shift = step_shift
@@ -119,19 +168,38 @@ class Rows:
         self._last_paths: tuple[Path, ...] = ()
         self._last_plan = RowPlan(())
         self._last_step = -1
+        self._row: Row | None = None
+        self._step_paths: tuple[Path, ...] = ()
+        self._step_place = -1  # where records of those paths hold their step
         self.dropped: list[str] = []
         """Values left out because their line would be too long, as `step 7: key (12.0 MB)`."""
 
-    def line(self, record: Record) -> str:
-        """The line of a row.
+    @property
+    def open(self) -> Row | None:
+        """The row of the latest record. It is whole once `add` or `end` gave it."""
+        return self._row
 
-        Raises:
-            WireError: the record is no row.
-        """
-        return self.line_of(*decode_history(record.body))
+    def add(self, paths: tuple[Path, ...], values: list[bytes], offset: int) -> Row | None:
+        """Take the next decoded record, which lies at `offset`. The row before, if this record shows that it is whole."""
+        if paths is not self._step_paths:
+            self._step_paths, self._step_place = paths, paths.index(STEP) if STEP in paths else -1
+        step = values[self._step_place] if self._step_place >= 0 else None
+        row = self._row
+        if row is not None and is_part(step, row.step):
+            if row.add(paths, values, offset) > _MAX_ROW:
+                row.lighten(lambda items: self._fit(items, step))
+            return None
+        self._row = Row(paths, values, step, offset)
+        return row
 
-    def line_of(self, paths: tuple[Path, ...], values: list[bytes]) -> str:
-        """The line of a decoded row."""
+    def end(self) -> Row | None:
+        """The last row, once no further record comes."""
+        row, self._row = self._row, None
+        return row
+
+    def line(self, row: Row) -> str:
+        """The line of a row. Rows have to be given in their order, here or to `skip`."""
+        paths, values = row.items()
         if not _are_json(values):
             paths, values = _good_items(paths, values)
         # Nearly always the same: the decoder gives one object for all rows of the same keys.
@@ -142,10 +210,11 @@ class Rows:
         else:
             self._last_step = step + self._shift
             if self._shift:
+                values = values.copy()
                 values[plan.step] = b"%d" % self._last_step
         line = plan.line(values)
         if len(line) > MAX_LINE:
-            line = self._fitting(paths, values)
+            line = self._fit(dict(zip(paths, values, strict=True)), b"%d" % self._last_step)
         if b"\n" in line or b"\r" in line:  # white space between tokens: a line is one line
             line = line.replace(b"\n", b" ").replace(b"\r", b" ")
         return line.decode()
@@ -161,9 +230,9 @@ class Rows:
         self._last_paths, self._last_plan = paths, plan
         return plan
 
-    def skip(self, paths: tuple[Path, ...], values: list[bytes]) -> None:
+    def skip(self, row: Row) -> None:
         """Pass over a row that the server has, for the sake of the rows behind it that have no step."""
-        step = step_of(values[paths.index(STEP)]) if STEP in paths else None
+        step = step_of(row.step) if row.step is not None else None
         self._last_step = self._last_step + 1 if step is None else step + self._shift
 
     def _with_step(self, paths: tuple[Path, ...], values: list[bytes]) -> tuple[tuple[Path, ...], list[bytes], RowPlan]:
@@ -173,9 +242,8 @@ class Rows:
         paths = (*(path for path, _ in kept), STEP)
         return paths, [*(value for _, value in kept), b"%d" % self._last_step], RowPlan(paths)
 
-    def _fitting(self, paths: tuple[Path, ...], values: list[bytes]) -> bytes:
-        """The row without its largest values, as few of them as it takes."""
-        items = dict(zip(paths, values, strict=True))
+    def _fit(self, items: dict[Path, bytes], step: bytes | None) -> bytes:
+        """Take the largest values out of a row, as few of them as it takes; the line of the rest."""
         line = RowPlan(tuple(items)).line(list(items.values()))
         largest = iter(sorted(items, key=lambda path: len(items[path]), reverse=True))
         while (excess := len(line) - MAX_LINE) > 0:
@@ -183,7 +251,8 @@ class Rows:
                 path = next(largest)
                 size = len(items.pop(path))
                 excess -= size
-                self.dropped.append(f"step {self._last_step}: {'/'.join(path)} ({size / 1e6:.1f} MB)")
+                named = (step or b"?").decode()
+                self.dropped.append(f"step {named}: {'/'.join(path)} ({size / 1e6:.1f} MB)")
             line = RowPlan(tuple(items)).line(list(items.values())) if items else b"{}"
         return line
 

@@ -17,7 +17,7 @@ from . import contact, runconfig, runfiles
 from .api import RemoteRun, RunFields
 from .body import Body
 from .context import Context
-from .cursor import Cursor, FileMark, Lines, Target, load, matches
+from .cursor import VERSION, Cursor, FileMark, Lines, Target, load, matches
 from .errors import AuthError, Conflict, Interrupted, OutOfTime, Refused, SyncError
 from .lines import MAX_LINE
 from .lock import Lock, LockedError
@@ -182,10 +182,14 @@ class RunReplay:
                 self._folds_later = True
                 return
         for segment in self.segments:
-            segment.facts = self._scan_one(segment, fold_rows=True)
-            if segment.cursor is not None and segment.cursor.lost_less(segment.facts.gaps()):
-                segment.cursor.start_again()
+            facts = segment.facts = self._scan_one(segment, fold_rows=True)
+            cursor = segment.cursor
+            if cursor is None:
+                continue
+            if cursor.lost_less(facts.gaps()) or (cursor.version == 1 and facts.parts):
+                cursor.start_again()
                 segment.rows_before = 0
+            cursor.version = VERSION
 
     def _scan_one(self, segment: Segment, *, fold_rows: bool) -> Facts:
         head = segment.head

@@ -21,7 +21,7 @@ from .api import Api, RemoteRun
 from .body import Body
 from .cursor import Cursor, Lines, prefix_hash
 from .errors import Permanent, TooLarge
-from .lines import Console, Rows, console_text, event_line
+from .lines import Console, Row, Rows, console_text, event_line
 from .runfiles import ConsoleFile
 from .scan import Facts, RowFold, good_records
 
@@ -66,10 +66,14 @@ class RowLane:
     """Where the rows are folded, if the scan has not done it."""
     _dropped: list[str] = field(default_factory=list)
     """Values left out since the last body was posted."""
+    _body: Body = field(default_factory=lambda: Body(0, 0, 0))
+    """The one that is being gathered."""
     _in_flight: _Posted | None = None
     """One body is on its way while the next one is gathered; never two, so that a kill costs one."""
     _fold: RowFold | None = None
-    _bad_rows: int = 0
+    _row_records: int = 0
+    _resumed_at: int = 0
+    """The cursor's offset when this began."""
     _queued: Lines = field(default_factory=Lines)
     """Lines acknowledged or on their way."""
 
@@ -94,26 +98,30 @@ class RowLane:
         rows, console = Rows(self.cursor.step_shift), Console(facts.start_ns)
         self._dropped = rows.dropped
         self._fold = RowFold(self.state) if self.state is not None else None
-        self._bad_rows = 0
+        self._row_records, self._resumed_at = 0, self.cursor.offset
         seen = Lines()
-        body = self._new_body()
+        self._body = self._new_body()
         offset = self.cursor.offset
         for record in good_records(file):
             if record.offset >= facts.end:
                 break
             for text in self._texts(record, rows, console, seen, sent):
-                size = _size(text)
-                if body.size and body.size + size > self.body_bytes:
-                    self._post(body, file, offset)
-                    body = self._new_body()
-                {"history": body.history, "stats": body.events}.get(record.kind, body.console).append(text)
-                body.size += size
-            offset = record.end
+                self._put(record.kind, text, file, offset)
+            offset = record.end if rows.open is None else rows.open.begin
         if self._fold is not None:
             self._fold.flush()
-            facts.lines.history -= self._bad_rows
-        if (seen.history, seen.events) != (facts.lines.history, facts.lines.events):
+        last_row = self._finished(rows.end(), rows, seen, sent)
+        if self._fold is not None:
+            facts.lines.history = seen.history  # which the first reading has only guessed
+        if (self._row_records, seen.history, seen.events) != (
+            facts.row_records,
+            facts.lines.history,
+            facts.lines.events,
+        ):
             raise OSError(errno.EIO, "the log changed while it was read")
+        for text in last_row:
+            self._put("history", text, file, offset)
+        body = self._body
         rest = console.rest()
         for line in rest:
             self.console_file.add(line.text)
@@ -124,6 +132,16 @@ class RowLane:
         self._settle(file)
         if self.cursor.offset != facts.end:  # records without lines stand last
             self._save(file, facts.end)
+
+    def _put(self, kind: str, text: str, file: BinaryIO, offset: int) -> None:
+        """Add a line to the body; one that has no room for it is posted first. Lines of what lies behind `offset` are not in it."""
+        size = _size(text)
+        if self._body.size and self._body.size + size > self.body_bytes:
+            self._post(self._body, file, offset)
+            self._body = self._new_body()
+        body = self._body
+        {"history": body.history, "stats": body.events}.get(kind, body.console).append(text)
+        body.size += size
 
     def _texts(self, record: Record, rows: Rows, console: Console, seen: Lines, sent: Lines) -> list[str]:
         """The lines of a record that are to be sent; counts all of them in `seen`. A damaged record has none."""
@@ -150,21 +168,35 @@ class RowLane:
         return []
 
     def _row(self, record: Record, rows: Rows, seen: Lines, sent: Lines) -> list[str]:
-        """The line of a row, if it is to be sent."""
+        """The line of the row before this one, if it is to be sent: now it is whole."""
+        self._row_records += 1
         try:
             paths, values = decode_history(record.body)
         except WireError:
             if self.state is not None:
-                self._bad_rows += 1
                 self.state.add(record)  # which notes the gap
             return []
         if self._fold is not None:
             self._fold.row(paths, values, record.body)
-        seen.history += 1
-        if seen.history <= sent.history:
-            rows.skip(paths, values)
+        return self._finished(rows.add(paths, values, record.offset), rows, seen, sent)
+
+    def _finished(self, row: Row | None, rows: Rows, seen: Lines, sent: Lines) -> list[str]:
+        """The line of a row to which no part comes any more, if it is to be sent."""
+        if row is None:
             return []
-        return [rows.line_of(paths, values)]
+        seen.history += 1
+        if seen.history == sent.history and row.parts > 1 and row.latest >= self._resumed_at:
+            self._take_back()
+        elif seen.history <= sent.history:
+            rows.skip(row)
+            return []
+        return [rows.line(row)]
+
+    def _take_back(self) -> None:
+        """The last row that was acknowledged has got a further part: its line is written again, where it is."""
+        one = Lines(history=-1)
+        self.cursor.sent, self._queued = self.cursor.sent + one, self._queued + one
+        self._body.history_offset -= 1
 
     def _new_body(self) -> Body:
         base, queued = self.cursor.base, self._queued
@@ -190,7 +222,7 @@ class RowLane:
         left_out = posted.done.result()
         self._in_flight = None
         self.cursor.sent = self.cursor.sent + posted.lines
-        self.cursor.dropped += posted.dropped + left_out
+        self.cursor.dropped = list(dict.fromkeys([*self.cursor.dropped, *posted.dropped, *left_out]))
         if posted.summary is not None:
             self.cursor.summary = summary_hash(posted.summary)
         self._save(log, posted.offset)

@@ -15,10 +15,11 @@ from typing import BinaryIO
 from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError, decode_history
 from ..logformat.history import STEP, step_of
 from .cursor import Lines
-from .lines import Console
+from .lines import Console, Row, Rows
 
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
 _STEP_TAG = 0x12  # of the field behind the items of a row
+_STEP_KEY = b"\x05_step\x82\x01"  # what stands before the size and the text of a row's step
 
 
 @dataclass
@@ -32,6 +33,10 @@ class Facts:
     size: int = 0
     lines: Lines = field(default_factory=Lines)
     """Lines of each stream; the console's with what stands behind its last newline."""
+    row_records: int = 0
+    """History records: each is a row or a part of one, or was not understood."""
+    parts: int = 0
+    """Those that are further parts of a row."""
     first_step: int | None = None
     last_step: int | None = None
     exit_code: int | None = None
@@ -90,7 +95,7 @@ class RowFold:
         if self._held is not None:
             overwritten = paths is self._paths and b"null" not in values
             self._state.add_row(self._paths, self._held, overwritten=overwritten)
-        self._paths, self._held = paths, values.copy()
+        self._paths, self._held = paths, values
 
     def summary(self, record: Record) -> None:
         """Take a summary record into account."""
@@ -131,18 +136,21 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
     """Read a log into `state` (which may hold earlier segments of the run) and tell what it holds.
 
     `young` says that its writer may still be alive. Without `fold_rows`, rows and summary records are left to the second
-    reading, and rows are counted without a look into them: for logs of which everything is going to be sent.
+    reading, and rows are counted with no more than a glance at their steps: for logs of which everything is going to be
+    sent. The second reading has the last word on how many there are.
 
     Raises:
         OSError: the log cannot be read.
         NeedsFold: the log has to be scanned with `fold_rows`, into a fresh state.
     """
     facts = Facts(log, start_ns)
-    rows_before, samples_before, gaps_before = state.row_count, state.sample_count, len(state.gaps)
+    rows_before, parts_before = state.row_count, state.part_count
+    samples_before, gaps_before = state.sample_count, len(state.gaps)
     files_before = state.files
     state.files, state.exit_code, state.last_step, state.preempting = {}, None, None, False
     console = Console(start_ns)
-    unfolded = 0
+    state.begin_log()
+    unfolded, step = 0, b""
     with log.open("rb", buffering=0) as file:
         reader = LogReader(file)
         for item in reader.finish():
@@ -151,8 +159,11 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
                 continue
             if fold_rows or item.kind not in ("history", "summary"):
                 state.add(item)
-            else:
-                unfolded += item.kind == "history"
+            elif item.kind == "history":
+                before, step = step, _glance(item)
+                unfolded += 1
+                facts.parts += step == before != b""
+            facts.row_records += item.kind == "history"
             facts.end = item.end
             if item.kind in Console.KINDS:
                 facts.lines.console += _count_console(console, item)
@@ -163,7 +174,8 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
         facts.size = reader.position
         facts.lines.console += len(console.rest())
         grown = os.fstat(file.fileno()).st_size > facts.size
-    facts.lines.history = state.row_count - rows_before + unfolded
+    facts.lines.history = state.row_count - rows_before + unfolded - facts.parts
+    facts.parts += state.part_count - parts_before
     facts.lines.events = state.sample_count - samples_before
     facts.last_step, facts.exit_code, facts.preempting = state.last_step, state.exit_code, state.preempting
     facts.files = state.files
@@ -190,8 +202,8 @@ def _judge_gaps(facts: Facts, gaps: list[Gap], *, young: bool, grown: bool) -> N
             facts.damage.append(gap)
 
 
-def row_at(log: Path, index: int) -> Record | None:
-    """History record number `index` (from 0) of a log; None where it has fewer.
+def row_at(log: Path, index: int, rows: Rows) -> Row | None:
+    """Row number `index` (from 0) of a log, by a fresh `rows`; None where it has fewer.
 
     Raises:
         OSError: the log cannot be read.
@@ -199,11 +211,18 @@ def row_at(log: Path, index: int) -> Record | None:
     with log.open("rb", buffering=0) as file:
         seen = 0
         for record in good_records(file):
-            if record.kind == "history" and _is_row(record):
+            if record.kind != "history":
+                continue
+            try:
+                row = rows.add(*decode_history(record.body), record.offset)
+            except WireError:
+                continue
+            if row is not None:
                 if seen == index:
-                    return record
+                    return row
                 seen += 1
-    return None
+        row = rows.end()
+        return row if seen == index else None
 
 
 def good_records(file: BinaryIO) -> Iterator[Record]:
@@ -211,12 +230,13 @@ def good_records(file: BinaryIO) -> Iterator[Record]:
     return (item for item in LogReader(file).finish() if isinstance(item, Record))
 
 
-def _is_row(record: Record) -> bool:
-    try:
-        decode_history(record.body)
-    except WireError:
-        return False
-    return True
+def _glance(record: Record) -> bytes:
+    """The text of a row's step as all writers have it, without decoding the row; empty where it is not found."""
+    payload = record.payload
+    at = payload.find(_STEP_KEY, record.start, record.stop) + len(_STEP_KEY)
+    if at < len(_STEP_KEY) or at >= len(payload):
+        return b""
+    return payload[at + 1 : at + 1 + payload[at]]
 
 
 def _step_of(record: Record) -> int | None:

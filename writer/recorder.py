@@ -87,6 +87,7 @@ class Recorder:
         self._watch = watch
         self._encoder = HistoryEncoder()
         self._pending: _Pending | None = None
+        self._written_step: int | None = None
         self._step_values: dict[str, tuple[Key, Any]] = {}
         self._summary_since: float | None = None
         self._warned: set[str] = set()
@@ -140,6 +141,8 @@ class Recorder:
                 self.step += 1
                 return
             pending = self._pending = _Pending()
+        for key in row:  # a later value stands behind all before it: it may be an object's, and they the object's own
+            pending.row.pop(key, None)
         pending.row.update(row)
         pending.last = now
         if pending.since is None:
@@ -205,7 +208,9 @@ class Recorder:
         """Write what is there of the open row; the step stays open, and what comes later is a further part of it."""
         if pending.since is not None:
             self._emit(pending.last, pending.row)
-            pending.row, pending.since = {}, None
+            # A time that the caller gave is the row's, also behind the time of a later part.
+            pending.row = {key: pending.row[key] for key in ("_timestamp",) if key in pending.row}
+            pending.since = None
 
     def _emit(self, now: float, row: Row, step: int | None = None) -> None:
         step = self.step if step is None else step
@@ -225,7 +230,8 @@ class Recorder:
             self._watch.row(len(body), plan.paths, parts)
         journal = self._journal
         journal.append(body, ROW)
-        self.summary.add_row(plan, parts, nulls=nulls)
+        self.summary.add_row(plan, parts, nulls=nulls, part=step == self._written_step)
+        self._written_step = step
         if journal.wants_write:
             journal.write()
 

@@ -33,12 +33,12 @@ class SummaryState:
         self.dirty = False
         """Whether a record might say anything new."""
 
-    def add_row(self, plan: KeyPlan, parts: list[bytes], *, nulls: bool) -> None:
-        """Take in one row: the JSON text of each of the plan's paths."""
+    def add_row(self, plan: KeyPlan, parts: list[bytes], *, nulls: bool, part: bool = False) -> None:
+        """Take in one row, or a further part of the last one: the JSON text of each of the plan's paths."""
         self.dirty, self._tree = True, None
         if nulls or self._defined:  # a null updates nothing, and a mean needs every row
             self._fold_recent()
-            self._fold(plan, parts)
+            self._fold(plan, parts, part=part)
             return
         if plan.latest is None:
             self._recent[id(plan)] = plan
@@ -106,8 +106,8 @@ class SummaryState:
                     plan.latest = None
             self._recent.clear()
 
-    def _fold(self, plan: KeyPlan, parts: list[bytes]) -> None:
-        paths, texts = self._folds.apply(plan.paths, parts, self._summary)
+    def _fold(self, plan: KeyPlan, parts: list[bytes], *, part: bool = False) -> None:
+        paths, texts = self._folds.apply(plan.paths, parts, self._summary, part=part)
         self._summary.update(paths, texts)
 
 

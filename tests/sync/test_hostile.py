@@ -240,7 +240,7 @@ def test_a_process_number_that_no_process_has_is_a_dead_one(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("key", "value"),
     [("offset", 1 << 63), ("step_shift", 10**300), ("exit_code", 1.5), ("exit_code", "0"), ("exit_code", 1 << 64),
-     ("sent", {"history": 1 << 70, "events": 0, "console": 0}), ("version", 2), ("dropped", "abc"), ("files", [])],
+     ("sent", {"history": 1 << 70, "events": 0, "console": 0}), ("version", 3), ("dropped", "abc"), ("files", [])],
 )  # fmt: skip
 def test_a_cursor_of_absurd_values_is_none(rig: Rig, key: str, value: Any) -> None:
     """It is ignored, all lines go to the same places again, and a good cursor takes its place."""

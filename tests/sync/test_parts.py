@@ -346,11 +346,20 @@ def test_yaml_quotes_whatever_a_reader_could_take_for_something_else() -> None:
 # -- lines -------------------------------------------------------------------------------------------------------------
 
 
-def first_row(tmp_path: Path, *records: object, shift: int = 0) -> str:
+def lines_of(rows: Rows, *decoded: tuple[tuple[tuple[str, ...], ...], list[bytes]]) -> list[str]:
+    """The lines of decoded records, by `rows`."""
+    whole = [rows.add(*items, offset) for offset, items in enumerate(decoded)]
+    return [rows.line(row) for row in [*whole, rows.end()] if row is not None]
+
+
+def lines_in(tmp_path: Path, rows: Rows, *records: object) -> list[str]:
+    """The lines of a log of these records."""
     log = logs.make_log(tmp_path / "x.wandb", logs.run_record("x"), *records)
-    rows = Rows(shift)
-    lines = [rows.line(item) for item in read_records(log) if item.kind == "history"]
-    return lines[-1]
+    return lines_of(rows, *(decode_history(item.body) for item in read_records(log) if item.kind == "history"))
+
+
+def first_row(tmp_path: Path, *records: object, shift: int = 0) -> str:
+    return lines_in(tmp_path, Rows(shift), *records)[-1]
 
 
 def test_a_row_keeps_the_digits_of_the_log(tmp_path: Path) -> None:
@@ -423,12 +432,9 @@ def test_the_step_shift_of_a_segment_is_added(tmp_path: Path) -> None:
 
 def test_only_the_oversized_values_of_a_row_are_left_out(tmp_path: Path) -> None:
     """A row with a 12 MB text keeps its other values and its place, and the report names the key."""
-    log = logs.make_log(
-        tmp_path / "x.wandb", logs.run_record("x"), logs.row(9, {"huge": "x" * 12_000_000, "loss": 0.5})
-    )
     rows = Rows()
 
-    line = next(rows.line(item) for item in read_records(log) if item.kind == "history")
+    (line,) = lines_in(tmp_path, rows, logs.row(9, {"huge": "x" * 12_000_000, "loss": 0.5}))
 
     assert len(line) <= MAX_LINE
     assert json.loads(line)["loss"] == 0.5
@@ -455,9 +461,9 @@ def test_a_line_is_the_row_that_the_reader_sees(items: list[tuple[list[str], obj
     payload = messages.Record(num=1, history=history).SerializeToString()
     record = parse_record(payload, 0, len(payload))
 
-    line = Rows().line(record)
-
     paths, values = decode_history(record.body)
+    (line,) = lines_of(Rows(), (paths, values))
+
     expected = row_of(paths, values)
     if expected.get("_step") == 7:
         assert json.loads(line) == expected
@@ -465,7 +471,9 @@ def test_a_line_is_the_row_that_the_reader_sees(items: list[tuple[list[str], obj
 
 def test_a_line_holds_each_key_once() -> None:
     """Two items of one key on the first level are one key at the server, with the later value."""
-    assert Rows().line_of((("a",), ("_step",), ("a",)), [b"1", b"0", b"2"]) == '{"_step":0,"a":2}'
+    items = (("a",), ("_step",), ("a",)), [b"1", b"0", b"2"]
+
+    assert lines_of(Rows(), items) == ['{"_step":0,"a":2}']
 
 
 def test_a_sample_becomes_an_event_line(tmp_path: Path) -> None:
