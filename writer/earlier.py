@@ -179,13 +179,15 @@ def _read_tail(file: BinaryIO, size: int, found: EarlierLog) -> EarlierLog:
     for length in TAIL_BYTES:
         start = max(0, size - length) // BLOCK_SIZE * BLOCK_SIZE
         last, runtime, code = None, float(found.began_at_s), None
+        at = -1 if start == 0 else None  # a row without a step gets the one behind the row before it
         for item in LogReader(file, start=start).poll():
             if not isinstance(item, Record):
                 continue
             seconds = None
             if item.kind == "history":
                 step, seconds = _row(item.body)
-                last = step if last is None or (step is not None and step > last) else last
+                at = step if step is not None else at + 1 if at is not None else None
+                last = at if last is None or (at is not None and at > last) else last
             elif item.kind == "stats":
                 seconds = _sampled_at(item.body, found)
             elif item.kind == "exit":

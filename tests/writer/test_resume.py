@@ -45,7 +45,7 @@ def make(root, run_id="seg", start=0.0, steps=(), exit_code=None, age=3600.0, ro
     log = Path(root) / "wandb" / f"run-{stamp}-{run_id}" / f"run-{run_id}.wandb"
     records = [logs.run_record(run_id, start=logs.START_S + start, **{"project": "p", **run})]
     for number, step in enumerate(steps):
-        record = messages.Record(history=messages.HistoryRecord(step=messages.HistoryStep(num=step)))
+        record = messages.Record(history=messages.HistoryRecord())
         runtime = (rows_at or 0) + number
         for key, text in {"_step": f"{step}", "_runtime": f"{runtime}", "loss": "0.5"}.items():
             record.history.item.add(nested_key=[key], value_json=text)
@@ -99,6 +99,14 @@ def test_the_last_row_is_found_behind_whatever_follows_it(tmp_path, noise):
     found = read_ends(log)
 
     assert (found.first_step, found.last_step, found.runtime_s, found.exit_code) == (0, 4, 9.5, None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "last"), [([0, "NaN", 7, "5.0"], 8), (["NaN"] * 3, 2), ([3, "1e3", "null"], 5), ([2**63 - 1], 2**63 - 1)]
+)
+def test_rows_without_a_step_count(tmp_path, steps, last):
+    """A sync numbers them behind the row before, so the next segment begins behind those numbers."""
+    assert read_ends(make(tmp_path, steps=steps)).last_step == last
 
 
 def test_a_row_of_a_lower_step_at_the_end_is_not_the_last_step(tmp_path):
