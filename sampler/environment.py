@@ -72,8 +72,9 @@ def _system() -> str:
 
 def slurm(environ: Mapping[str, str], *, redact: bool = True) -> dict[str, str]:
     """`SLURM_*` variables by lower-case suffix; credentials (SLURM_JWT) are left out, others redacted."""
+    known = known_secrets(environ) if redact else ()
     return {
-        name.removeprefix("SLURM_").lower(): redact_text(value, before=name).text if redact else value
+        name.removeprefix("SLURM_").lower(): redact_text(value, before=name, known=known).text if redact else value
         for name, value in sorted(environ.items())
         if name.startswith("SLURM_") and not (redact and is_secret_name(name))
     }
@@ -106,12 +107,13 @@ def execution_context(
         started_at_ns: start of the run; now unless given.
         folder: where the run was started; the working directory unless given.
         environ: environment of the run; this process's unless given.
-        redact: what is redacted: "argv", "environment" (Slurm's variables) and "git" (the remote's URL).
+        redact: what is redacted: "argv", "environment" (Slurm's variables, the image) and "git" (the remote's URL).
     """
     argv = sys.argv if argv is None else argv
     environ = os.environ if environ is None else environ
     folder = Path.cwd() if folder is None else folder
     name = argv[0] if argv else ""
+    docker = environ.get("WANDB_DOCKER")
     program = None if name in _NO_PROGRAM else _program(name, folder)
     repository = _bounded(lambda: gitinfo.find(folder.resolve(), redact="git" in redact), _ANSWER_WITHIN)
     local = _below(program, folder.resolve())
@@ -128,7 +130,7 @@ def execution_context(
             "host": platform.node(),
             "username": _bounded(getpass.getuser, _ANSWER_WITHIN),  # may ask a directory server
             "executable": sys.executable,
-            "docker": environ.get("WANDB_DOCKER"),
+            "docker": redact_text(docker).text if docker and "environment" in redact else docker,
             "slurm": slurm(environ, redact="environment" in redact),
             "git": _known({"remote_url": repository.remote_url, "commit": repository.commit}) if repository else None,
         }

@@ -27,18 +27,31 @@ _KEYS_OF = (
     r"api|access|account|secret|private|license|signing|encryption|ssh|deploy|master|auth|storage|service|client"
     r"|consumer|subscription|webhook|shared|wandb|openai|anthropic|hf|aws|azure|gcp|datadog|dd|comet|neptune"
 )
-_NAME_ENDS = (
-    rf"(?:{_KEYS_OF})[-_.]?keys?(?:[-_]?id)?|secret[-_]?access[-_]?key|token|jwt|passw(?:or)?ds?|passphrase|passwd|pwd"
-    r"|secrets?|credentials?|authorization|bearer|cookie|auth|connection[-_]?string"
+_WORD = r"(?:^|[-_.\d]|(?-i:(?<=[a-z])(?=[A-Z])))"
+"""Where a word of a name begins."""
+_ACCOUNTS = (
+    r"db|database|user|root|admin|login|mail|smtp|imap|sql|postgres|pg|redis|mongo|proxy|https?|ftp|ssh|sudo|ldap|mqtt"
+    r"|server|service|vault|keystore"
 )
-_SECRET_NAME = re.compile(rf"(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?:{_NAME_ENDS})$", re.IGNORECASE)
-_JOINED_NAME = re.compile(r"(?:api|access|secret|private|auth)(?:key|token)$|(?:hf|hub|wandb)token$", re.IGNORECASE)
-# `--pad-token <pad>`, `eos_token=</s>`: words of the model's vocabulary, not credentials
-_MODEL_TOKEN = re.compile(
-    r"(?:pad|eos|bos|unk|mask|sep|cls|eot|image|audio|video|special|stop|start|end|begin|prefix|suffix|separator|max|min"
-    r"|num|n|per|new|next|prev|first|last|add|trigger|placeholder|virtual|target|draft|forced|decoder)[-_.]?token$",
+_SECRET_NAME = re.compile(
+    rf"(?:{_WORD}(?:{_KEYS_OF})[-_.]?keys?(?:[-_]?id)?|(?:api|access|secret|private|auth)[-_.]?keys?(?:[-_]?id)?"
+    rf"|(?:{_ACCOUNTS})[-_.]?pass|token|jwt|passw(?:or)?ds?|passphrase|passwd|pwd|secrets?|credentials?|authorization"
+    r"|bearer|cookie|auth|connection[-_]?string)(?:(?<!token)[-_.]?\d{1,2})?$",  # `api_key_2`
     re.IGNORECASE,
 )
+# `--pad-token <pad>`, `eos_token=</s>`: words of the model's vocabulary, not credentials
+_MODEL_TOKEN = re.compile(
+    rf"{_WORD}(?:pad(?:ding)?|[bes]os|eo[dimt]|[bs]o[it]|unk(?:nown)?|oov|mask(?:ed)?|sep|cls|class|image|img|audio|video"
+    r"|speech|text|patch|region|object|special|stop|start|end|begin|prefix|suffix|separator|delimiter|split|blank|space"
+    r"|newline|word|max|min|num|n|per|new|next|prev|first|last|add|trigger|placeholder|virtual|target|draft|forced"
+    r"|decoder|assistant|system|think|tool|response|answer|query|context|null|empty|dummy|label|instance|initializer"
+    r"|concept|modifier|identifier|rare|register|reg|dist|distill|pooling|latent|memory|language|lang|timestamp|fim)"
+    r"[-_.]?token$",
+    re.IGNORECASE,
+)
+_VOCABULARY = re.compile(r"<[^<>]{1,32}>$|\[[A-Za-z_]{1,16}\d{0,3}\]?$|[\W_]+$")  # `<|user|>`, `[CLS]`, `|`
+_WORKING_FOLDER = re.compile(r"(?:old)?pwd$", re.IGNORECASE)
+_PATH = re.compile(r"[/\\~.]|[A-Za-z]:[/\\]")
 _STRONG_NAME = re.compile(r"pass|pwd|secret|credential|key", re.IGNORECASE)
 _HOLDER_NAME = re.compile(r"(?:secrets?|credentials?|passwords?|api[-_]?keys?)$", re.IGNORECASE)
 _NO_VALUE = re.compile(r"(?:true|false|none|null|yes|no|on|off)?$", re.IGNORECASE)
@@ -49,7 +62,7 @@ _NUMBER = re.compile(r"-?\d{1,6}(?:\.\d{1,6})?$")
 def is_secret_name(name: str) -> bool:
     """Whether an option, variable or config key of this name holds a credential."""
     name = name.lstrip("-")
-    return bool(_SECRET_NAME.search(name) or _JOINED_NAME.search(name)) and not _MODEL_TOKEN.search(name)
+    return bool(_SECRET_NAME.search(name)) and not _MODEL_TOKEN.search(name)
 
 
 def holds_secrets(name: str) -> bool:
@@ -58,10 +71,12 @@ def holds_secrets(name: str) -> bool:
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """Whether `value` can be the credential that a secret name promises: no switch, and no number of tokens."""
-    if value.startswith(MARK) or _NO_VALUE.match(value):
+    """Whether `value` can be the credential that a secret name promises: no switch, number or word of tokens, folder."""
+    if value.startswith(MARK[:-1]) or _NO_VALUE.match(value):
         return False
-    return bool(_STRONG_NAME.search(name)) or not _NUMBER.match(value)
+    if _WORKING_FOLDER.match(name) and _PATH.match(value):
+        return False
+    return bool(_STRONG_NAME.search(name)) or not (_NUMBER.match(value) or _VOCABULARY.match(value))
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------
@@ -80,7 +95,10 @@ _SHAPES = (
             r"github_pat_[A-Za-z0-9_]{20,}",
             r"gl(?:pat|dt|rt)-[A-Za-z0-9_-]{16,}",  # GitLab
             # model providers; a digit and a capital, or 32 hexadecimal digits: `sk-learn-pipeline-of-yesterday` is none
-            r"sk-(?:(?=[\w-]{0,64}\d)(?=[\w-]{0,64}[A-Z])|(?=[0-9a-f]{32}))[A-Za-z0-9_-]{20,}",
+            r"sk-(?:(?=[\w-]{0,64}\d)(?=[\w-]{0,64}[A-Z])|(?=(?:or-v1-)?[0-9a-f]{32}))[A-Za-z0-9_-]{20,}",
+            r"(?:gsk_|xai-|pplx-|r8_)[A-Za-z0-9]{36,}",
+            r"lsv2_(?:pt|sk)_[0-9a-f]{32}",
+            r"dapi[0-9a-f]{32}(?![A-Za-z0-9])",  # Databricks
             r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
             r"xox[abeoprs]-[A-Za-z0-9-]{12,}",  # Slack
             r"AIza[A-Za-z0-9_-]{35}",  # Google: API key, client secret
@@ -99,25 +117,36 @@ _FOUND = {
     r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?)",
     "ya29.": r"(?<![\w-])(?P<value>ya29\.[A-Za-z0-9_-]{20,})",  # Google OAuth
     "whsec_": r"(?<![\w-])(?P<value>whsec_[A-Za-z0-9+/]{16,})",  # Stripe
+    "hvs.": r"(?<![\w-])(?P<value>hvs\.[A-Za-z0-9_-]{20,})",  # Vault
+    "SG.": r"(?<![\w-])(?P<value>SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,})",  # SendGrid
+    "Signature=": r"(?<=[-?&\s])Signature=(?P<value>(?=[^\s&]{0,64}\d)[A-Za-z0-9%+/=_~-]{20,})",  # signed URLs and calls
     "sig=": r"(?<=[?&;\"'\s])sig=(?P<value>[A-Za-z0-9%+/=]{20,})",  # Azure's shared access signature
     "hooks.slack.com/services/": r"hooks\.slack\.com/services/(?P<value>[A-Za-z0-9/]{10,})",
     "/api/webhooks/": r"/api/webhooks/(?P<value>\d+/[\w-]{20,})",  # Discord
 }
 """Shapes that need not begin with a long stretch: the text that they are found by, and the pattern from there."""
 _URL = "://"
-_URL_SECRET = r"://(?:[^\s/:@\"']{0,256}:(?P<password>[^\s/\"']{1,512})|(?P<user>[^\s/:@\"']{20,512}))@"  # noqa: S105 - a pattern
+_USERINFO = (
+    r"://(?:(?P<user>[^\s/:@\"']{20,512})(?P<both>:[^\s/\"']{0,512})?"  # a user as long as that is a token
+    r"|[^\s/:@\"']{0,256}:(?P<password>[^\s/\"']{1,512}))@"
+)
 _BEARER = r"bearer\s{1,4}(?P<value>(?=[A-Za-z0-9._~+/-]{0,64}\d)[A-Za-z0-9._~+/-]{16,}={0,2})"
 _NAME_ANCHORS = ("key", "token", "secret", "pass", "pwd", "cred", "auth", "jwt", "cookie", "connection", "bearer", "login", "wandb")  # fmt: skip
 """In lower case: parts of every secret name, and what stands before an API key of 40 hexadecimal digits."""
 _NAME_REACH = 80  # characters of a name before and behind its anchor
 _NAME_CHARACTERS = string.ascii_letters + string.digits + "_.-"
 _NAME_REST = rf"[\w.-]{{0,{_NAME_REACH}}}"
-_ASSIGNED = (
-    r"\\{0,3}[\"']?\s{0,4}(?:=>|[=:])\s{0,4}(?:"
-    r"(?P<quote>\\{0,3}[\"'])(?P<quoted>(?:(?!(?P=quote))(?:\\.|.)){1,4096})(?P=quote)"
+_SIGN = r"(?:=>|(?:[:?+]|\|\|)?={1,3}|:)"
+_TYPED_SIGN = rf"(?:(?::\s{{0,4}}[\w.\[\], |]{{1,60}}=)|{_SIGN})"  # `api_key: str = "..."`
+_VALUE = (
+    r"\s{0,4}(?:[|>][-+]?\s{1,16})?(?:"  # a block of YAML
+    r"[bfru]{0,2}(?P<quote>\\{0,3}(?:\"{3}|'{3}|[\"']))(?P<quoted>(?:(?!(?P=quote))(?:\\.|.)){1,4096})(?P=quote)"
     r"|\\{0,3}[\"']?(?P<bare>(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]\\]+))"
 )
-_SEVERAL = r"(?:,[^\s\"'&;,}\]\\=:]+)+"  # `api_keys=a,b`
+_ASSIGNED = rf"\\{{0,3}}[\"']?\]?\s{{0,4}}{_SIGN}{_VALUE}"
+_ASSIGNED_IN_CODE = rf"\\{{0,3}}[\"']?\]?\s{{0,4}}{_TYPED_SIGN}{_VALUE}"
+_FURTHER = r"(?:,[^\s\"'&;,}\]\\=:]+(?=[\s\"'&;,}\]\\]|$))+"  # `api_keys=a,b`
+_FURTHER_COOKIES = r"(?:;\s?[^\s\"';,]+)+"
 _HEX_KEY = r"(?<![A-Za-z0-9])[0-9a-f]{40}(?![A-Za-z0-9])"
 _HEX_REACH = 32  # characters between `login` and the key
 _HEX_NEAR = rf"[^\n]{{0,{_HEX_REACH}}}?(?P<value>{_HEX_KEY})"
@@ -136,7 +165,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL | re.IGNORECASE if pattern in _ANY_CASE else re.DOTALL)
 
 
-_ANY_CASE = {_ASSIGNED, _BEARER, _URL_SECRET}
+_ANY_CASE = {_ASSIGNED, _ASSIGNED_IN_CODE, _BEARER, _USERINFO}
 
 
 class Redacted(NamedTuple):
@@ -178,7 +207,8 @@ def redact_text(text: str, *, before: str = "", known: Sequence[str] = (), code:
     for secret in known:
         spans += ((at, at + len(secret)) for at in _places(text, secret))
     if before and _KEY_BEFORE.search(before) and not _HASH_BEFORE.search(before):
-        spans += (match.span() for match in _compiled(_HEX_KEY).finditer(text[:4096]))
+        keys = _compiled(_HEX_KEY).finditer(text[:4096])
+        spans += (match.span() for match in keys if not _HASH_BEFORE.search(text, 0, match.start()))
     return _cut(text, spans) if spans else Redacted(text, 0)
 
 
@@ -230,13 +260,14 @@ def _found(text: str) -> Iterator[Span]:
 
 def _urls(text: str) -> Iterator[Span]:
     for at in _places(text, _URL):
-        match = _compiled(_URL_SECRET).match(text, at)
+        match = _compiled(_USERINFO).match(text, at)
         if match is None:
             continue
-        part = "user" if match["user"] else "password"
-        web = text[max(0, at - 5) : at].lower().endswith(("http", "https"))
-        if match[part] != MARK and (web or part == "password"):
-            yield match.span(part)
+        if match["password"] is not None:
+            if match["password"] != MARK:
+                yield match.span("password")
+        elif match["both"] or text[max(0, at - 5) : at].lower().endswith(("http", "https")):
+            yield match.start("user"), match.end() - 1
 
 
 def _named(text: str, *, code: bool, digests: bool) -> Iterator[Span]:
@@ -271,33 +302,50 @@ def _assigned(text: str, name: str, end: int, *, code: bool) -> Span | None:
     """The secret that stands behind an assignment to `name`, which ends at `end`."""
     if not is_secret_name(name):
         return None
-    match = _compiled(_ASSIGNED).match(text, end)
+    match = _compiled(_ASSIGNED_IN_CODE if code else _ASSIGNED).match(text, end)
     if match is None:
         return None
     kind = "bare" if match["quoted"] is None else "quoted"
     if (code and kind == "bare") or not is_secret_value(name, match[kind]):
         return None
     start, end = match.span(kind)
-    if kind == "bare" and name[-1] in "sS" and (more := _compiled(_SEVERAL).match(text, end)):
-        end = more.end()
+    if kind == "bare":
+        further = _FURTHER_COOKIES if name.lower().endswith("cookie") else _FURTHER
+        more = _compiled(further).match(text, end)
+        end = more.end() if more else end
     return start, end
 
 
-def redact_argv(argv: Sequence[str], known: Sequence[str] = ()) -> RedactedArgs:
-    """Redact each argument; what stands behind an option such as `--api-key` is a secret whatever its shape."""
+def redact_argv(argv: Sequence[str], known: Sequence[str] = (), *, before: str = "") -> RedactedArgs:
+    """Redact each argument; what stands behind an option such as `--api-key` is a secret whatever its shape.
+
+    Args:
+        argv: the arguments, or any list of texts that may be some.
+        known: strings that are secret wherever they stand (`known_secrets`).
+        before: what preceded them, as in `redact_text`.
+    """
     args: list[str] = []
     count = 0
-    before = ""
     for arg in argv:
         name, equals, value = arg.partition("=")
-        if before.startswith("-") and "=" not in before and is_secret_name(before) and not arg.startswith("--"):
+        behind = not arg.startswith("--") and _takes_secret(before)
+        if behind:
             name, equals, value = before, "", arg
         if is_secret_name(name) and is_secret_value(name, value) and not any(map(str.isspace, name)):
             args.append(f"{name}={MARK}" if equals else MARK)
             count += 1
+            if behind and before.endswith(("s", "S")):  # `--api-keys a b`
+                continue
         else:
             text, found = redact_text(arg, before=before, known=known)
             args.append(text)
             count += found
         before = arg
     return RedactedArgs(args, count)
+
+
+def _takes_secret(option: str) -> bool:
+    """Whether the argument behind `option` is its value, and a secret: `--api-key`, `-token`, `WANDB.API_KEY`."""
+    if "=" in option or not is_secret_name(option):
+        return False
+    return option.startswith("-") or ("." in option and (option.isupper() or bool(_STRONG_NAME.search(option))))

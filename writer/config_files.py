@@ -77,7 +77,12 @@ def _yaml(text: str) -> Any:
             return json.loads(text)  # which is YAML too
         except ValueError:
             raise ValueError("YAML needs PyYAML, which is not installed; JSON needs nothing") from None
-    return yaml.safe_load(text)
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:  # its own text repeats the line, and what secret stands there
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise ValueError(f"{getattr(error, 'problem', None) or 'it is no YAML'}{where}") from None
 
 
 def _unwrapped(value: Any) -> Any:

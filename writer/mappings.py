@@ -230,7 +230,11 @@ def values_of(source: Any) -> dict[Any, Any]:
         try:
             return read_config(source)
         except Exception as error:  # a parser's errors are of many types
-            raise UnloggableError(f"config: the file {os.fspath(source)!r}: {error}") from None
+            from ..sampler.redact import redact_text
+
+            why = getattr(error, "strerror", None) or error
+            # What was meant as the config itself may hold a secret.
+            raise UnloggableError(redact_text(f"config: the file {os.fspath(source)!r}: {why}").text) from None
     if callable(getattr(source, "flag_values_dict", None)):
         return dict(source.flag_values_dict())
     if is_record(type(source)):

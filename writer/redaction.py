@@ -59,11 +59,15 @@ class Redaction:
         """`value` without its secrets, and their number. `secret`: a name above says that all of it is."""
         if isinstance(value, dict):
             secret = secret or _holds_secrets(name)
-            pairs = [(key, *self._value(key, item, secret=secret)) for key, item in value.items()]
+            named = value.get("name")  # `{"name": "API_KEY", "value": ...}`
+            names: dict[str, str] = {"value": named} if isinstance(named, str) else {}
+            pairs = [(key, *self._value(names.get(key, key), item, secret=secret)) for key, item in value.items()]
             return {key: item for key, item, _ in pairs}, sum(count for _, _, count in pairs)
         if isinstance(value, list):
             if not secret and not _NAME_SIGN.search(name) and _NUMBERS.issuperset(map(type, value)):
                 return value, 0  # a million of them are looked at in no time
+            if not secret and all(type(item) is str for item in value) and any(map(_NAME_SIGN.search, value)):
+                return self._arguments(name, value)
             items = [self._value(name, item, secret=secret) for item in value]
             return [item for item, _ in items], sum(count for _, count in items)
         if value is None or value is True or value is False:
@@ -77,15 +81,29 @@ class Redaction:
         return self._text(name, value, value, secret=secret)
 
     def _text(self, name: str, text: str, value: Any, *, secret: bool) -> tuple[Any, int]:
-        from ..sampler.redact import MARK, is_secret_name, is_secret_value, known_secrets, redact_text
+        from ..sampler.redact import MARK, is_secret_name, is_secret_value, redact_text
 
-        if self._known is None:
-            self._known = known_secrets(self._environ)
         if (secret and is_secret_value("secret", text)) or (is_secret_name(name) and is_secret_value(name, text)):
             return MARK, 1
         if value is not text:
             return value, 0
-        return redact_text(text, before=name, known=self._known)
+        return redact_text(text, before=name, known=self._secrets())
+
+    def _arguments(self, name: str, value: list[str]) -> tuple[list[str], int]:
+        """A list of texts, which may be a command line."""
+        from ..sampler.redact import is_secret_name, redact_argv
+
+        if is_secret_name(name):
+            items = [self._text(name, item, item, secret=False) for item in value]
+            return [item for item, _ in items], sum(count for _, count in items)
+        return redact_argv(value, self._secrets(), before=name)
+
+    def _secrets(self) -> tuple[str, ...]:
+        if self._known is None:
+            from ..sampler.redact import known_secrets
+
+            self._known = known_secrets(self._environ)
+        return self._known
 
 
 def _holds_secrets(name: str) -> bool:

@@ -77,6 +77,12 @@ def test_values_beside_telling_names(text, expected):
         f"--revision {HEX40}",
         "task: translate",
         "sha256:" + "a" * 64,
+        "user_token=<|user|>",
+        "chat_token: [CHAT]",
+        "symbol_token=|",
+        "PWD=/home/me/project",
+        f"password={MARK}",
+        "signature=a_function_of_long_name(x)",
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -115,6 +121,9 @@ def test_arguments():
     ("names", "secret"),
     [
         ("apiKey HF_TOKEN aws_secret_access_key AWS_ACCESS_KEY_ID SLURM_JWT dbPassword hftoken passwd db_pwd", True),
+        ("AWS_SESSION_TOKEN admin_token login-token backendToken s3secret PGPASSWORD DB_PASS smtp_pass", True),
+        ("OPENAI_API_KEY_2 apikey2 AWSAccessKeyId openaiApiKey oauth", True),
+        ("add_keys embed_keys forward_pass sos_token instance_token word_delimiter_token token1 padToken", False),
         ("storage_key signing-key wandb_key cookie access_token refreshToken client_secret private.key auth", True),
         ("tokens bos_token keyboard secretary max_tokens tokenizer num_tokens token_type key_dim passes author", False),
         ("sort_key primary_key foreign_key key keys n_token next_token pass monkey turkey keypoints authors", False),
@@ -178,6 +187,18 @@ def test_positions_hold_beside_letters_that_become_two():
     [
         ('{"password": "horse \\"battery\\" staple", "lr": 1}', f'{{"password": "{MARK}", "lr": 1}}'),
         ("password='horse battery' lr=1", f"password='{MARK}' lr=1"),
+        ("password = b'hunter2' lr=1", f"password = b'{MARK}' lr=1"),
+        ('password = """hunter2""" lr=1', f'password = """{MARK}""" lr=1'),
+        ('os.environ["API_KEY"] = "hunter2"', f'os.environ["API_KEY"] = "{MARK}"'),
+        ("API_KEY ?= hunter2", f"API_KEY ?= {MARK}"),
+        ("apiKey := 'hunter2'", f"apiKey := '{MARK}'"),
+        ("password: |\n  hunter2\nlr: 1", f"password: |\n  {MARK}\nlr: 1"),
+        ("Cookie: a=b; session=c", f"Cookie: {MARK}"),
+        ("password=abc,def lr=1", f"password={MARK} lr=1"),
+        ("password=abc,lr=1", f"password={MARK},lr=1"),
+        (f"https://{'a1' * 20}:x-oauth-basic@h/x", f"https://{MARK}@h/x"),
+        (f"https://{'a1' * 20}:@h/x", f"https://{MARK}@h/x"),
+        (f"https://h/x?X-Amz-Signature={'a1' * 32}&y=1", f"https://h/x?X-Amz-Signature={MARK}&y=1"),
         ("api_keys=abc,def lr=1", f"api_keys={MARK} lr=1"),
         ("Authorization: Basic dXNlcjpwYXNz x", f"Authorization: {MARK} x"),
         ("use Bearer abcdef0123456789abcdef now", f"use Bearer {MARK} now"),
@@ -220,9 +241,12 @@ def test_what_the_environment_holds_by_name_is_secret_everywhere():
 
 def test_source_code_keeps_its_names():
     """In a diff only literals are secrets, and tokens by their shape."""
-    code = 'def f(token: str, api_key=None):\n    self.password = password\n    key = "k"\n    api_key = "hunter2"\n'
+    code = (
+        'def f(token: str, api_key=None):\n    self.password = password\n    key = "k"\n    api_key = "hunter2"\n'
+        '    secret: str | None = f"hunter2"\n'
+    )
 
-    assert redact_text(code, code=True) == (code.replace("hunter2", MARK), 1)
+    assert redact_text(code, code=True) == (code.replace("hunter2", MARK), 2)
 
 
 def test_an_argument_behind_its_option_goes_whole():
@@ -230,6 +254,29 @@ def test_an_argument_behind_its_option_goes_whole():
     assert redact_argv(["--password=horse battery", "PASSWORD=a b", "--api-key", "c d"]).args == [
         f"--password={MARK}", f"PASSWORD={MARK}", "--api-key", MARK,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--opts", "WANDB.API_KEY", "a b", "LR", "1"], ["--opts", "WANDB.API_KEY", MARK, "LR", "1"]),
+        (["db.password", "hunter2"], ["db.password", MARK]),
+        (["--api-keys", "a", "b", "--lr", "1"], ["--api-keys", MARK, MARK, "--lr", "1"]),
+        (["-m", "pkg.auth", "serve"], None),
+        (["--columns", "token", "label"], None),
+        (["--tokenizer", f"/cache/snapshots/{HEX40}/tokenizer.json"], None),
+    ],
+)
+def test_where_an_argument_is_a_value(argv, expected):
+    """Behind a dotted name as behind an option; several behind a plural; words alone promise nothing."""
+    assert redact_argv(argv).args == (argv if expected is None else expected)
+
+
+def test_the_working_folder_is_no_secret():
+    """Every shell exports PWD, which has a password's name: else each path below it would be hidden."""
+    environ = {"PWD": "/home/me/project", "OLDPWD": "/home/me/another", "DB_PWD": "/not/a/folder"}
+
+    assert known_secrets(environ) == ("/not/a/folder",)
 
 
 TOKENS = ["hf_" + "a1B2" * 8, "ghp_" + "a1B2" * 9, "wandb_v1_" + "Ab1_" * 12, "sk-" + "Ab1-" * 10, "local-" + HEX40]

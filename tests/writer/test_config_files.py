@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 from runferry.writer import config_files
@@ -27,11 +28,18 @@ def read(tmp_path):
 class FakeYaml:
     """Stands for PyYAML, which is no dependency: its documents are JSON behind a first line."""
 
+    class YAMLError(Exception):
+        """Its text repeats the line at fault."""
+
+        problem = "mapping values are not\n   allowed here"
+
     @staticmethod
     def safe_load(text):
         head, _, rest = text.partition("\n")
         if head != "yaml":
-            raise RuntimeError("mapping values are not\n   allowed here")
+            error = FakeYaml.YAMLError(head)
+            error.problem_mark = SimpleNamespace(line=0)
+            raise error
         return json.loads(rest)
 
 
@@ -91,7 +99,7 @@ def test_files_that_cannot_be_followed(read, yaml, tmp_path, monkeypatch):
         "new.json": ('{"wandb_version": 2}', "its wandb_version is 2, and only 1 is known"),
         "binary.json": (b"\xff", "invalid start byte"),
         "large.json": ('"' + "x" * 100 + '"', "it is larger than 100 bytes"),
-        "wrong.yaml": ("a: b: c", "mapping values are not allowed here"),
+        "wrong.yaml": ("a: hunter2: c", "mapping values are not allowed here in line 1"),
     }
     files = {name: content for name, (content, _) in wrong.items()}
     config, said = read({**files, "good.json": '{"good": 1}'}, paths=[*files, "missing.json", ".", "good.json"])
@@ -102,6 +110,7 @@ def test_files_that_cannot_be_followed(read, yaml, tmp_path, monkeypatch):
         assert line.startswith(f"config file {tmp_path / name} is left out: ")
         assert why in line
         assert "\n" not in line
+        assert "hunter2" not in line  # what stands in a file may be a secret
     assert said[-2] == f"config file {tmp_path / 'missing.json'}: No such file or directory"
     assert said[-1].endswith(" is left out: Is a directory")
 

@@ -179,6 +179,14 @@ def test_a_config_may_be_a_file(told, tmp_path, name):
             config.set_all(path)
 
 
+@pytest.mark.parametrize("text", ['{"api_key": "hunter2", "lr": 1}', "password=hunter2"])
+def test_a_config_in_the_place_of_a_path_is_not_repeated(told, text):
+    """It is no file, and the error that says so goes to consoles and job logs."""
+    with pytest.raises(UnloggableError, match="No such file") as caught:
+        Config(told).set_all(text)
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("source", [5, None, object(), [1]])
 def test_what_has_no_names_and_values_is_refused(told, source):
     """By its type; nothing is changed."""

@@ -43,6 +43,15 @@ BY_SHAPE = {
     "npm": "npm_" + ALNUM + "abcd",
     "PyPI": "pypi-AgEIcHlwaS5vcmc" + ALNUM,
     "Docker": "dckr_pat_" + ALNUM,
+    "OpenRouter": "sk-" + "or-v1-" + HEX40[:32] * 2,
+    "Groq": "gsk_" + ALNUM + ALNUM,
+    "xAI": "xai-" + ALNUM + ALNUM,
+    "Replicate": "r8_" + ALNUM + "abcd",
+    "LangSmith": "lsv2_" + "pt_" + HEX40[:32] + "_" + HEX40[:10],
+    "Databricks": "dapi" + HEX40[:32],
+    "Vault": "hvs." + ALNUM,
+    "SendGrid": "SG." + ALNUM[:22] + "." + ALNUM + ALNUM[:11],
+    "S3, signed": "https://b.s3.amazonaws.com/k?X-Amz-SignedHeaders=host&X-Amz-Signature=" + HEX40[:32] * 2,
     "NVIDIA": "nvapi-" + ALNUM,
     "JWT": "eyJhbGciOiJIUzI1NiJ9." + ALNUM + "." + ALNUM,
     "PEM": PEM,
@@ -62,7 +71,17 @@ def secret_of(text):
         return text.splitlines()[1]
     parts = [
         part
-        for cut in ("&sig=", "AccountKey=", "Bearer ", "Key: ", "services/", "webhooks/", "://me:", "://")
+        for cut in (
+            "Amz-Signature=",
+            "&sig=",
+            "AccountKey=",
+            "Bearer ",
+            "Key: ",
+            "services/",
+            "webhooks/",
+            "://me:",
+            "://",
+        )
         for part in (text.partition(cut)[2],)
         if part
     ]
@@ -106,6 +125,9 @@ def logged(tmp_path_factory):
         "secrets": {"a": "horse battery staple", "b": ["horse battery staple"]},
         "pin_password": 8675309123,
         "wandb": {"key": HEX40},
+        "argv": ["train.py", "--api_key", "horse", "--lr", "1"],
+        "env": [{"name": "SERVICE_PASSWORD", "value": "horse"}],
+        "folder": str(folder / "data"),
     }
     arguments = [
         *BY_SHAPE.values(), "--api-key", "horse battery staple", "--password=horse battery staple", "--lr", "0.1",
@@ -113,7 +135,8 @@ def logged(tmp_path_factory):
     ]  # fmt: skip
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "RUNFERRY", "SLURM"))}
     environ |= {"SLURM_JWT": ALNUM, "SLURM_COMMENT": f"api_key={ALNUM}", "SLURM_JOB_ID": "7"}
-    environ |= {"SERVICE_PASSWORD": "correct-horse.battery", "HOME": str(folder)}
+    environ |= {"SERVICE_PASSWORD": "correct-horse.battery", "HOME": str(folder), "PWD": str(folder)}
+    environ |= {"SLURM_JOB_NAME": "job of correct-horse.battery", "WANDB_DOCKER": "https://me:horse@host/image"}
     done = subprocess.run(
         [sys.executable, "train.py", *arguments], cwd=folder, env=environ, input=json.dumps(config), text=True,
         capture_output=True, check=True,
@@ -150,6 +173,10 @@ def test_what_is_no_secret_is_there(logged):
     assert state.config["pin_password"] == MARK
     assert state.config["neutral"] == {"word": MARK}
     assert state.config["wandb"] == {"key": MARK}
+    assert state.config["argv"] == ["train.py", "--api_key", MARK, "--lr", "1"]
+    assert state.config["env"] == [{"name": "SERVICE_PASSWORD", "value": MARK}]
+    assert state.config["folder"] == str(logged[0].parent / "data")
+    assert state.environment.docker == f"https://me:{MARK}@host/image"
     assert state.config["shapes"] == state.config["later"]["shapes"]
     assert "0.1" in state.environment.args
     assert state.environment.git.remote_url == "https://me:@host/a.git"
@@ -191,6 +218,10 @@ NO_SECRETS = {
     "weights": list(range(20)),
     "command": "python train.py --max-tokens=512 --eos-token=</s> --passes 3",
     "task": "task: translate; language: de",
+    "tokenizer_path": f"/cache/snapshots/{HEX40}/tokenizer.json",
+    "chat": {"assistant_token": "<|assistant|>", "user_token": "<|user|>", "sos_token": "<sos>"},
+    "pwd": "/home/somebody",
+    "special": ["<|im_start|>", "access", "secret_of_mana"],
 }
 
 
