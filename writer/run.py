@@ -262,7 +262,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             return medium
 
     def _summary_changed(self, path: KeyPath, value: Any) -> None:
-        if self._closed:  # media of a forked child, too, have no business in the run's directory
+        if not self._takes_rows:  # media of a forked child, too, have no business in the run's directory
             return
         self._note(records.FEATURE_SUMMARY)
         if value is REMOVED:
@@ -274,7 +274,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._submit(lambda recorder: recorder.set_summary_media(path, staged), wake=False)
 
     def _fetch_summary(self) -> dict[str, Any] | None:
-        return None if self.disabled else self._pump.ask(lambda recorder: recorder.summary.tree())
+        return None if self._role is not Role.FULL or self.disabled else self._pump.ask(lambda recorder: recorder.summary.tree())
 
     def _opening(self, resumed: bool) -> list[bytes]:
         return self._identity.opening(self._pump.recorder.definitions.all() if resumed else None)

@@ -22,7 +22,8 @@ class Histogram(Media):
         """Count now; what is logged does not change with the values afterwards.
 
         Args:
-            sequence: numbers: a list, an array or a tensor of any shape. NaN and infinities are not counted.
+            sequence: numbers: a list, an array or a tensor of any shape. NaN, infinities and what is masked are
+                not counted.
             np_histogram: counts and edges instead, as `numpy.histogram` gives them.
             num_bins: bins of equal width, 512 at most.
 
@@ -36,6 +37,8 @@ class Histogram(Media):
             counts, edges = (listed(part) for part in np_histogram)
         else:
             numpy = library("numpy", "Histogram of a sequence")
+            if callable(getattr(sequence, "compressed", None)):
+                sequence = sequence.compressed()  # without what is masked
             values = to_array([] if sequence is None else sequence, "Histogram of a sequence").astype(float).ravel()
             counts, edges = (listed(part) for part in numpy.histogram(values[numpy.isfinite(values)], bins=num_bins))
         if len(counts) > self.MAX_LENGTH:

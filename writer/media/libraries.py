@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -79,11 +80,14 @@ def is_data_frame(value: Any) -> bool:
 def to_array(value: Any, purpose: str) -> Any:
     """An array, tensor or sequence as an array of numpy; a tensor on an accelerator is waited for.
 
+    Masked elements are NaN, or 0 in an array without one.
+
     Raises:
         MissingLibraryError: numpy is not installed.
     """
     if is_array(value):
-        return value
+        filled = getattr(value, "filled", None)
+        return filled(math.nan if value.dtype.kind == "f" else 0) if callable(filled) else value
     numpy = library("numpy", purpose)
     if is_torch(value):
         value = value.detach().cpu()

@@ -139,6 +139,13 @@ def test_floats_from_0_to_1_are_scaled_unless_told_otherwise():
     assert decoded(Image(Tensor(np.full((1, 1, 1), 0.5)))).tolist() == [[128]]
 
 
+def test_what_is_masked_is_black():
+    """And does not decide what the others are parts of."""
+    for values, light in (([[0.5, 7.0]], 128), ([[200, 7]], 200)):
+        given = np.ma.masked_equal(np.array(values), 7)
+        assert decoded(Image(given)).tolist() == [[light, 0]]
+
+
 def test_a_tensor_has_its_channels_first():
     """One with channels last is named with its own shape."""
     with pytest.raises(ValueError, match=r"PyTorch .*, not \(5, 6, 3\)"):

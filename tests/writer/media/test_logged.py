@@ -16,6 +16,7 @@ from runferry.writer.media.histogram import Histogram
 from runferry.writer.media.html import Html
 from runferry.writer.media.image import Image
 from runferry.writer.media.table import Table
+from runferry.writer.ranks import Role
 
 RGB = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
 
@@ -233,6 +234,19 @@ def test_a_run_that_is_disabled_takes_media_for_nothing(begin, tmp_path):
     run.finish()
 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == said == []
+
+
+@pytest.mark.parametrize("role", [Role.SAMPLER, Role.NONE])
+def test_other_ranks_have_a_summary_of_their_own(begin, tmp_path, role):
+    """Their scripts read back what they set, and nothing of it is in a log."""
+    run = begin(role=role)
+    run.log({"img": Image(RGB)})
+    run.summary["img"], run.summary["n"] = Image(RGB), 1
+    assert run.summary["n"] == 1
+    report = run.finish()
+
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".wandb"]
+    assert all(RunState().add_all(read_records(path)).summary.keys() <= {"_wandb"} for path in report.paths)
 
 
 def test_a_summary_takes_media_as_long_as_the_run(begin):

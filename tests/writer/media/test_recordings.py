@@ -69,6 +69,12 @@ def test_a_histogram_of_values_needs_numpy(monkeypatch):
     assert Histogram(np_histogram=([1], [0, 1])).bins == [0, 1]
 
 
+def test_what_is_masked_is_not_counted():
+    """Whatever lies under the mask."""
+    for kind in (int, float):
+        assert Histogram(np.ma.masked_equal(np.array([1, 2, 9], dtype=kind), 9), num_bins=2).histogram == [1, 1]
+
+
 def test_a_histogram_of_two_arrays_in_one():
     """Counts and edges as rows of an array of objects, or no pair at all."""
     pair = np.array([np.array([1, 2]), np.array([0.0, 1.0, 2.0])], dtype=object)
