@@ -285,7 +285,7 @@ class _Watch:
         for path in self._paths:
             try:
                 logs = find_logs(path)
-            except OSError:  # taken away, or a file system that does not answer now
+            except OSError:
                 continue
             for path_ in logs:
                 try:
@@ -296,10 +296,20 @@ class _Watch:
                 if identity not in found:
                     found[identity] = self._seen(identity, path_, status)
         for identity, log in self._logs.items():
-            if identity not in found and log.report is not None:
-                self._gone[log.report.log] = self._news.total(log.report)
+            if identity not in found and _is_silent(log.path):
+                found[identity] = log
+            elif identity not in found and log.report is not None:
+                self._take_off(log, log.report)
         self._logs = found
         self._see_writer()
+
+    def _take_off(self, log: _Log, report: RunReport) -> None:
+        """Note the last report of a log that is not there any more."""
+        if not log.is_settled:
+            reason = "the log was taken away before its end was sent"
+            report = replace(report, verdict=Verdict.FAILED, reason=reason, rows_sent=0, files_sent=0, try_again=False)
+            self._news(report)
+        self._gone[report.log] = self._news.total(report)
 
     def _seen(self, identity: Identity, path: Path, status: os.stat_result) -> _Log:
         looks = (status.st_size, status.st_mtime_ns)
@@ -430,3 +440,14 @@ class _Watch:
 def _is_one_run(path: Path) -> bool:
     """Whether a path is a log, or a directory with a log in it: no other run will appear there."""
     return path.is_file() or any(log.parent == path for log in find_logs(path))
+
+
+def _is_silent(path: Path) -> bool:
+    """Whether nobody can tell what is at a path now: a network file system that does not answer."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return False

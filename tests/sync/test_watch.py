@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -498,7 +500,7 @@ def test_the_logs_of_a_run_go_together(rig: WatchRig) -> None:
 
 
 def test_a_log_that_is_moved_or_taken_away(rig: WatchRig, tmp_path: Path) -> None:
-    """Moved within the folder it goes on from its cursor; taken away, its last verdict stands."""
+    """Moved within the folder it goes on from its cursor; taken away, nobody can send its end."""
     log = rig.begin()
     other = rig.begin("other")
     place = rig.folder / "archive" / log.parent.name
@@ -514,7 +516,41 @@ def test_a_log_that_is_moved_or_taken_away(rig: WatchRig, tmp_path: Path) -> Non
 
     assert [number for _, stream, number in rig.backend.written if stream == "history"] == [2]
     assert report.verdicts[str(place / log.name)] is Verdict.SYNCED
-    assert report.verdicts[str(other)] is Verdict.LIVE
+    assert report.verdicts[str(other)] is Verdict.FAILED
+    assert "taken away" in [event.reason for event in rig.told() if event.log == str(other)][-1]
+
+
+def test_a_finished_log_may_be_taken_away(rig: WatchRig) -> None:
+    """Its last verdict stands: cleaning up behind a watch is no failure."""
+    log = rig.run()
+    report = rig.watch(rig.folder, idle=10, story=Story(None, lambda: shutil.rmtree(log.parent)))
+
+    assert (report.exit_code, rig.only(report).verdict) == (0, Verdict.SYNCED)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_file_system_that_does_not_answer_takes_nothing_away(
+    rig: WatchRig, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """The watch waits for it: the run may go on meanwhile."""
+    log = rig.begin()
+    real = Path.stat
+    silent: list[bool] = []
+
+    def stat(path: Path, **options: Any) -> Any:
+        if silent and path == log:
+            raise OSError(error, os.strerror(error))
+        return real(path, **options)
+
+    def back() -> None:
+        silent.clear()
+        rig.grow(log, logs.row(2), logs.exit_record(0))
+
+    monkeypatch.setattr(Path, "stat", stat)
+    report = rig.watch(log.parent, story=Story(None, lambda: silent.append(True), None, None, None, back))
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert len(rig.backend.runs["live"].rows) == 3
 
 
 def test_a_key_that_is_refused_ends_the_watch(rig: WatchRig) -> None:
