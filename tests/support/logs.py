@@ -149,9 +149,10 @@ def simple_records(
     exit_code: int | None = 0,
     project: str = "proj",
     start: float = START_S,
+    parts: int = 1,
     **fields: Any,
 ) -> list[Any]:
-    """The records of an ordinary run; `exit_code=None` for one that still goes on."""
+    """The records of an ordinary run; `exit_code=None` for one that still goes on. Each row is in so many `parts`."""
     records = [
         header_record(),
         run_record(run_id, project=project, start=start, config={"lr": 0.001, "model": {"layers": 3}}, **fields),
@@ -162,6 +163,7 @@ def simple_records(
     for step in range(rows):
         records.append(row(step, start=start))
         records.append(output(f"step {step}\n", step * 0.5, start=start))
+        records += [row(step, {f"part{number}": number, "loss": number}, start=start) for number in range(1, parts)]
     records.append(sample(rows * 0.5, start=start))
     records.append(summary_record({"best": 0.25}))
     if exit_code is not None:

@@ -63,8 +63,8 @@ def state_of(server: Server, run_id: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_kill_at_any_request_costs_nothing(folder: Path, server: Server, turn: int) -> None:
-    """SIGKILL at each request, in turn before and after it, then a plain sync: the rows are the log's, none twice, all else as in a clean sync."""
-    log = logs.simple_run(folder, run_id=f"clean{turn}", rows=60)
+    """SIGKILL at each request, in turn before and after it, then a plain sync: the rows are the log's, which has them in parts, none twice, all else as in a clean sync."""
+    log = logs.simple_run(folder, run_id=f"clean{turn}", rows=60, parts=3)
     (log.parent / "files" / "f").write_text("x")
     server.forget_requests()
     assert cli(server, log).returncode == 0
@@ -73,7 +73,7 @@ def test_a_kill_at_any_request_costs_nothing(folder: Path, server: Server, turn:
     for number in range(1, count + 8):
         moment = "before" if (number + turn) % 2 else "after"
         run_id = f"k{number}{moment}"
-        log = logs.simple_run(folder, run_id=run_id, rows=60)
+        log = logs.simple_run(folder, run_id=run_id, rows=60, parts=3)
         child = subprocess.run(
             [sys.executable, SCRIPT, log, server.url, server.key, str(number), moment], timeout=60, check=False
         )
@@ -95,6 +95,20 @@ def test_a_kill_at_any_request_costs_nothing(folder: Path, server: Server, turn:
         assert log.with_name(log.name + ".synced").exists()
         assert not log.with_name(log.name + ".lock").exists()
     assert killed > count
+
+
+def test_a_row_that_gets_a_further_part_is_written_over(folder: Path, server: Server) -> None:
+    """The line of the open row is replaced, whichever sync sent it: the server holds as many rows as before."""
+    log = logs.simple_run(folder, run_id="open", rows=3, exit_code=None)
+    assert cli(server, log).returncode == 0
+    for number in range(2):
+        logs.make_log(log, logs.row(2, {"late": number, f"n{number}": 1}), append=True)
+
+        assert cli(server, log).returncode == 0
+
+        state = state_of(server, "open")
+        assert state["rows"] == load(log).rows
+        assert (state["rows"][2]["late"], state["next_line"]["history"]) == (number, 3)
 
 
 def test_429_in_real_time(folder: Path, server: Server) -> None:
