@@ -274,7 +274,9 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._submit(lambda recorder: recorder.set_summary_media(path, staged), wake=False)
 
     def _fetch_summary(self) -> dict[str, Any] | None:
-        return None if self._role is not Role.FULL or self.disabled else self._pump.ask(lambda recorder: recorder.summary.tree())
+        if self._role is not Role.FULL or self.disabled:
+            return None  # what is set is all
+        return self._pump.ask(lambda recorder: recorder.summary.tree())
 
     def _opening(self, resumed: bool) -> list[bytes]:
         return self._identity.opening(self._pump.recorder.definitions.all() if resumed else None)
