@@ -212,4 +212,4 @@ def test_the_machine_is_recorded_as_it_was_when_the_run_began(tmp_path, monkeypa
     run.finish()
 
     environment = runferry.load(run.log_path).environment
-    assert (environment["root"], environment["args"]) == (str(tmp_path), ["--lr", "1"])
+    assert (environment.root, list(environment.args)) == (str(tmp_path), ["--lr", "1"])
