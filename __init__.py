@@ -9,12 +9,15 @@ The public face, and nothing else: each name below is imported from its module o
     run.log({"loss": 0.5})
     runferry.finish()
 
-`run`, `config` and `summary` are looked up on each access: they are the current run's.
+`run`, `config` and `summary` are looked up on each access: they are the current run's. Old scripts assign a dict to
+`config`: it is added to the run's, which would be out of reach otherwise.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -183,6 +186,17 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(_WHERE[name], __name__), name)
     globals()[name] = value
     return value
+
+
+class _Face(ModuleType):
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in {"config", "summary"}:
+            getattr(importlib.import_module(".writer.api", __name__), f"assign_{name}")(value)
+        else:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from .errors import CommError, NoRunError, UsageError
-from .mappings import Config, Summary, selected
+from .mappings import Config, Summary, selected, values_of
 from .metrics import MetricDefinition
 from .notebook import in_notebook
 from .ranks import Role, rank_of
@@ -17,6 +17,8 @@ from .run import Run
 from .settings import Settings, resolve, tell
 
 _current: Run | None = None
+_assigned: dict[Any, Any] = {}
+"""What was assigned to `runferry.config` without a run: the next one's."""
 
 
 def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
@@ -75,7 +77,7 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         UnloggableError: `config` has no names and values.
         UsageError: `resume`, or the wanted names of the config, ask for what cannot be.
     """
-    global _current
+    global _current, _assigned
     arguments = Settings(
         project=project,
         entity=entity,
@@ -112,8 +114,10 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
 
         start = begin(resolved, os.environ, role)
         resolved = start.settings
+    if _assigned:
+        config = _assigned if config is None else {**_assigned, **values_of(config)}
     run = Run(resolved, config, role=role, behind=start.behind if start else None, version=__version__)
-    _current = run
+    _current, _assigned = run, {}
     if not resolved.silent and not run.disabled:
         if run.log_path and resolved.talks:
             say(f"logging run {run.id} to {run.log_path}")
@@ -279,6 +283,27 @@ def current_run() -> Run | None:
 def current_config() -> Config | _BeforeInit:
     """`runferry.config`: the current run's."""
     return _BeforeInit("config") if _current is None else _current.config
+
+
+def assign_config(values: Any) -> None:
+    """`runferry.config = values`: adds to the current run's, or to that of the run that begins next."""
+    global _assigned
+    if isinstance(values, (_BeforeInit, Config)):  # put back by who had replaced it
+        return
+    if current_run() is None:
+        _assigned = values_of(values)
+    else:
+        _required("config").config.update(values)
+
+
+def assign_summary(values: Any) -> None:
+    """`runferry.summary = values`: adds to the current run's.
+
+    Raises:
+        NoRunError: there was no `init`.
+    """
+    if not isinstance(values, _BeforeInit):
+        _required("summary").summary = values
 
 
 def current_summary() -> Summary | _BeforeInit:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import records
-from .mappings import Config
+from .mappings import Config, Summary
 from .settings import Resolved
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ class IdentityMethods:
 
     _settings: Resolved
     _identity: Identity
+    _summary: Summary
     _warn_once: Callable[[str, str], None]
 
     if TYPE_CHECKING:
@@ -36,6 +37,16 @@ class IdentityMethods:
     def config(self) -> Config:
         """The run's configuration: a dict whose changes are recorded."""
         return self._identity.config
+
+    @property
+    def summary(self) -> Summary:
+        """The run's summary. What is assigned to it adds to it, as with `update`."""
+        return self._summary
+
+    @summary.setter
+    def summary(self, values: Any) -> None:
+        if values is not self._summary:
+            self._summary.update(values)
 
     @property
     def id(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from .errors import UsageError
 from .values import Path
 
 SUMMARY_KINDS = {"min": 1, "max": 2, "mean": 3, "best": 4, "last": 5, "none": 6, "copy": 7, "first": 8}
@@ -52,7 +53,7 @@ class MetricDefinition(NamedTuple):
 
 def define(
     name: str,
-    step_metric: str | None = None,
+    step_metric: str | MetricDefinition | None = None,
     *,
     step_sync: bool | None = None,
     hidden: bool | None = None,
@@ -63,20 +64,24 @@ def define(
     """A checked definition. A step metric fills itself into rows that lack it unless `step_sync=False`.
 
     Raises:
-        ValueError: an unknown summary kind or goal, or a `*` anywhere but at the end.
+        UsageError: an unknown summary kind or goal, what is no name, or a `*` anywhere but at the end.
     """
-    if not name or "*" in name[:-1]:
-        raise ValueError(f"define_metric: {name!r} is no metric name; a `*` may stand at its end only")
+    step = step_metric.name if isinstance(step_metric, MetricDefinition) else step_metric or None
+    if not isinstance(name, str) or not name or "*" in name[:-1]:
+        raise UsageError(f"define_metric: {name!r} is no metric name; a `*` may stand at its end only")
+    if step is not None and not isinstance(step, str):
+        raise UsageError(f"define_metric: step_metric {step!r} is no metric name")
     given = summary.split(",") if isinstance(summary, str) else summary or ()
-    kinds = frozenset(kind.strip().lower() for kind in given)
+    kinds = frozenset(str(kind).strip().lower() for kind in given) - {""}
     if unknown := kinds - SUMMARY_KINDS.keys():
-        raise ValueError(f"define_metric: summary {sorted(unknown)} is none of {', '.join(SUMMARY_KINDS)}")
-    if goal not in GOALS:
-        raise ValueError(f"define_metric: goal {goal!r} is neither 'minimize' nor 'maximize'")
-    if "best" in kinds and goal is None:
-        raise ValueError("define_metric: summary 'best' needs a goal")
-    sync = step_metric is not None if step_sync is None else step_sync
-    return MetricDefinition(name, step_metric, sync, bool(hidden), kinds, goal, bool(overwrite))
+        raise UsageError(f"define_metric: summary {sorted(unknown)} is none of {', '.join(SUMMARY_KINDS)}")
+    aim = str(goal).lower() if goal else None
+    if aim not in GOALS:
+        raise UsageError(f"define_metric: goal {goal!r} is neither 'minimize' nor 'maximize'")
+    if "best" in kinds and aim is None:
+        raise UsageError("define_metric: summary 'best' needs a goal")
+    sync = bool(step) if step_sync is None else bool(step_sync)
+    return MetricDefinition(name, step, sync, bool(hidden), kinds, aim, bool(overwrite))
 
 
 class Definitions:

@@ -60,8 +60,12 @@ class Redaction:
         if isinstance(value, dict):
             secret = secret or _holds_secrets(name)
             named = value.get("name")  # `{"name": "API_KEY", "value": ...}`
-            names: dict[str, str] = {"value": named} if isinstance(named, str) else {}
-            pairs = [(key, *self._value(names.get(key, key), item, secret=secret)) for key, item in value.items()]
+            if not isinstance(named, str):
+                named = "value"
+            pairs = [
+                (key, *self._value(named if key == "value" else key, item, secret=secret))
+                for key, item in value.items()
+            ]
             return {key: item for key, item, _ in pairs}, sum(count for _, _, count in pairs)
         if isinstance(value, list):
             if not secret and not _NAME_SIGN.search(name) and _NUMBERS.issuperset(map(type, value)):

@@ -92,7 +92,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             watch=watch,
             behind=behind,
         )
-        self.summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
+        self._summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
         # Where time brings no sync, what waits for one would fill the memory.
         kept = SYNC_BYTES // 2 if settings.durability == "relaxed" else MAX_QUEUED_BYTES

@@ -26,7 +26,7 @@ class TellMethods:
     def define_metric(  # noqa: PLR0917 - the peer's signature
         self,
         name: str,
-        step_metric: str | None = None,
+        step_metric: str | MetricDefinition | None = None,
         step_sync: bool | None = None,
         hidden: bool | None = None,
         summary: str | Iterable[str] | None = None,
@@ -37,7 +37,7 @@ class TellMethods:
 
         Args:
             name: the metric, or its beginning and a `*`. A nested metric goes by its dotted name.
-            step_metric: the metric on its x axis.
+            step_metric: the metric on its x axis, or its definition.
             step_sync: fill the step metric into rows that lack it; on by default if there is one.
             hidden: not drawn.
             summary: "min", "max", "mean", "best", "last", "first", "none" or "copy", or several with commas.
@@ -45,7 +45,7 @@ class TellMethods:
             overwrite: forget earlier definitions of the name.
 
         Raises:
-            ValueError: an unknown summary or goal, or a `*` anywhere but at the end.
+            UsageError: an unknown summary or goal, what is no name, or a `*` anywhere but at the end.
         """
         definition = define(
             name, step_metric, step_sync=step_sync, hidden=hidden, summary=summary, goal=goal, overwrite=overwrite

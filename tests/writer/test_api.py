@@ -46,6 +46,35 @@ def test_the_current_run(init):
     assert runferry.config is second.config
 
 
+def test_a_config_is_assigned(init):
+    """As old scripts do, behind `init` or before it: it is logged, and the name goes on to mean the run's config."""
+    runferry.config = {"early": 1, "both": 1}
+    init(config={"both": 2})
+    runferry.config = {"late": 3}
+    runferry.summary = {"best": 4}
+    runferry.run.summary = {"last": 5}
+    runferry.config.later = 7
+
+    assert runferry.config == {"early": 1, "both": 2, "late": 3, "later": 7}
+    found = runferry.load(runferry.finish().paths[0])
+    assert {"early": 1, "both": 2, "late": 3, "later": 7}.items() <= found.config.items()
+    assert {"best": 4, "last": 5}.items() <= found.summary.items()
+    init()
+    assert runferry.config == {}
+    runferry.finish()
+    runferry.config = runferry.config  # as a test does that puts back what it replaced
+    with pytest.raises(NoRunError):
+        runferry.summary = {}
+
+
+def test_a_config_is_given_and_assigned_as_whatever_it_may_be(init):
+    """Both kinds of object."""
+    runferry.config = types.SimpleNamespace(a=1)
+    init(config=types.SimpleNamespace(b=2))
+
+    assert runferry.config == {"a": 1, "b": 2}
+
+
 @pytest.mark.parametrize(
     "use",
     [

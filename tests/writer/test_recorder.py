@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from runferry.logformat import RunState, read_records
-from runferry.writer import records
+from runferry.writer import UsageError, records
 from runferry.writer.journal import Journal
 from runferry.writer.metrics import define
 from runferry.writer.recorder import Recorder
@@ -325,9 +325,22 @@ def test_a_row_beyond_the_formats_limit_is_left_out(monkeypatch):
         {"name": "a", "summary": "median"},
         {"name": "a", "goal": "up"},
         {"name": "a", "summary": "best"},
+        {"name": None},
+        {"name": 1},
+        {"name": "a", "step_metric": ("b",)},
     ],
 )
 def test_definitions_that_mean_nothing_are_refused(arguments):
     """The error names what is wrong."""
-    with pytest.raises(ValueError, match="define_metric"):
+    with pytest.raises(UsageError, match="define_metric"):
         define(**arguments)
+
+
+def test_definitions_as_scripts_spell_them():
+    """A step by its own definition, empty summaries, switches that are no booleans, any case."""
+    step = define("s")
+
+    assert define("a", step) == define("a", "s") == define("a", "s", step_sync=1)
+    assert define("a", "", summary="", goal="") == define("a")
+    assert define("a", summary=" MIN,,Best", goal="Maximize") == define("a", summary=["min", "best"], goal="maximize")
+    assert define("a", "s", step_sync="yes").step_sync is True
