@@ -27,6 +27,10 @@ MINUTE_S = 60.0
 _END = "Nothing is left out, but a backend may be slow with it (setting log_guides=False: no such notes)."
 
 
+def _shown(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(seconds * 1000, 1):.0f} ms"
+
+
 class Guides:
     """Warns once of each guide value that is passed."""
 
@@ -45,10 +49,10 @@ class Guides:
         self._values += values
         if self._calls == MAX_CALLS + 1:
             self._tell(
-                "calls", f"{self._calls:,} calls of log within {since:.1f} s are more than {MAX_CALLS:,} a minute"
+                "calls", f"{self._calls:,} calls of log within {_shown(since)} are more than {MAX_CALLS:,} a minute"
             )
         if self._values > MAX_VALUES >= self._values - values:
-            text = f"{self._values:,} values logged within {since:.1f} s are more than {MAX_VALUES:,} a minute"
+            text = f"{self._values:,} values logged within {_shown(since)} are more than {MAX_VALUES:,} a minute"
             self._tell("values", text)
 
     def row(self, size: int, paths: Sequence[Path], parts: Sequence[bytes]) -> None:

@@ -33,6 +33,9 @@ SYNC_BYTES = 2 * 1024 * 1024
 BATCH_BYTES = 1024 * 1024
 """One write takes about this much."""
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 5.0
+FIRST_RESYNC_S, LAST_RESYNC_S = 5.0, 600.0
+"""A failed sync is tried again at once, in a new segment; if that fails too, after these times. Each attempt leaves a
+log behind, so there must not be many."""
 QUIET_S = 600.0
 """An error is named once; again only if there was none for so long."""
 
@@ -40,6 +43,8 @@ ROW, BULK, OTHER, LAST, OPENING = "row", "bulk", "other", "last", "opening"
 Entry = tuple[bytes, str]
 """A record without its number, and what it is: a row, a sample or console output, one of the rare records that have
 a reserve, the end of the run, or one that every segment opens with."""
+_NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+"""Answers of file systems that have no sync: nothing was lost, and another file would get the same answer."""
 _NO_PLACE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
 )
@@ -107,6 +112,9 @@ class Journal:
         self._dirty = False
         self._delay = FIRST_RETRY_S
         self._retry_at: float | None = None
+        self._syncs = True  # what this file system has
+        self._syncs_failed = 0  # one after the other
+        self._resync_at = 0.0
         self._named: set[int | None] = set()
         self._failed_at = 0.0
         self._last_errno: int | None = None
@@ -272,21 +280,42 @@ class Journal:
 
     # -- syncing -----------------------------------------------------------------------------------------------------
 
-    def sync(self) -> bool:
-        """Bring what was written to the device; whether all of it is there. A failure starts a new segment."""
+    def sync(self, *, now: bool = False) -> bool:
+        """Bring what was written to the device; whether all of it is there. A failure starts a new segment.
+
+        After the second failure in a row it waits before it tries again, unless told `now`.
+        """
         if not self._dirty or self._segment is None:
             return True
+        if not self._syncs or (self._clock.monotonic() < self._resync_at and not now):
+            return False
         try:
             if self._segment.deleted():
                 self._deleted()
                 return False
             self._segment.sync()
         except OSError as error:
-            self._failed(error, f"{self.paths[-1]} could not be synced and is not trusted any more")
-            self._distrust()
+            self._sync_failed(error)
             return False
+        self._syncs_failed = 0
         self._synced()
         return True
+
+    def _sync_failed(self, error: OSError) -> None:
+        path = self.paths[-1]
+        if error.errno in _NO_SYNC:
+            self._syncs, self._keep_unsynced = False, 0
+            self._warn(
+                f"{path} cannot be synced: {error.strerror} (errno {error.errno}), which this file system does not offer."
+                " Rows survive the death of the process, but perhaps not that of the machine."
+            )
+            return
+        self._failed(error, f"{path} could not be synced and is not trusted any more")
+        self._distrust()
+        if self._syncs_failed:
+            delay = min(FIRST_RESYNC_S * 2 ** (self._syncs_failed - 1), LAST_RESYNC_S)
+            self._resync_at = self._clock.monotonic() + delay
+        self._syncs_failed += 1
 
     def _synced(self) -> None:
         self._dirty = False

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,8 @@ def watch(run: Run) -> None:
         atexit.register(_at_exit)
         _watch_worker()
     if _signals is None and threading.current_thread() is threading.main_thread():
-        _signals = Signals(_on_signal)
+        with suppress(ValueError):  # a sub-interpreter, which has no handlers
+            _signals = Signals(_on_signal)
 
 
 def forget(run: Run) -> None:

@@ -48,6 +48,8 @@ OPEN_WAIT_S = 5.0
 """How long the start of a run waits for a disk that does not answer."""
 FINISH_RETRY_S = 5.0
 """How long `finish` keeps trying on a disk that answers with errors."""
+LAST_SYNCS = 2
+"""How often it tries to sync: each failure leaves a log behind."""
 
 Row = tuple[float, "int | None", "bool | None", "dict[Key, Any]"]
 """When, step, commit, plain values under names that nobody looked at."""
@@ -346,13 +348,17 @@ class Pump:
     def _drain_last(self) -> None:
         """Write and sync what is left; on a disk that answers with errors, for some seconds."""
         deadline = self._clock.monotonic() + FINISH_RETRY_S
+        syncs = LAST_SYNCS
         while True:
             self._drain()
-            if self._journal.write(now=True) and self._journal.sync():
-                break
-            if self._journal.hopeless or self._clock.monotonic() >= deadline:
+            if self._journal.write(now=True):
+                if self._journal.sync(now=True):
+                    break
+                syncs -= 1
+            if not syncs or self._journal.hopeless or self._clock.monotonic() >= deadline:
                 break
             self._clock.sleep(0.1)
+        self._journal.write(now=True)  # what a failed sync took back is better in a file than nowhere
         self._journal.close()
 
     def _failed(self, error: Exception) -> None:

@@ -123,7 +123,8 @@ class Segment:
             try:
                 self._name()
             except OSError as error:
-                failure, whole = WriteError(error, 0, torn=not self._cut(0)), 0
+                gone = isinstance(error, FileNotFoundError)  # its directory was removed, to make room perhaps
+                failure, whole = WriteError(error, 0, torn=gone or not self._cut(0)), 0
         self.end += ends[whole - 1] if whole else 0
         if failure is not None:
             raise failure

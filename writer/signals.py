@@ -3,6 +3,9 @@
 Frameworks look at the handler that is set before they set their own: an event loop leaves Ctrl-C alone, and a trainer
 its requeueing, where somebody else's is. So while we listen, `signal.getsignal` and `signal.signal` speak of the
 program's handler, which is called after ours whether it was set before or since.
+
+Code in C sets handlers that Python knows nothing of: `faulthandler.register`, above all, by which people look into a
+job that hangs. Those are left alone, before and since.
 """
 
 from __future__ import annotations
@@ -32,12 +35,16 @@ class Signals:
         self._caught = self._catch
         self._live = True
         self._signal, self._getsignal = signal.signal, signal.getsignal
+        self._address: int | None = None  # of the handler in C that calls those in Python
         for number in self._numbers:
             handler = self._getsignal(number)
-            # None: set by foreign code, which a Python handler could not go on to.
-            if handler is not None and handler is not signal.SIG_IGN:
-                self._handlers[number] = handler
-                self._signal(number, self._caught)
+            if handler is None or handler is signal.SIG_IGN:  # None: set before Python began
+                continue
+            if handler is signal.SIG_DFL and _address(_action(number)):
+                continue  # a handler in C, which one in Python could not go on to
+            self._handlers[number] = handler
+            self._signal(number, self._caught)
+            self._address = _address(_action(number))
         self._set, self._get = self._set_handler, self._get_handler
         _replace("signal", self._set)
         _replace("getsignal", self._get)
@@ -57,7 +64,10 @@ class Signals:
             return
         for number, handler in self._handlers.items():
             if self._getsignal(number) is self._caught:
+                action = _action(number)
                 self._signal(number, handler)
+                if _address(action) != self._address:  # C code has set its own since
+                    _restore(number, action)
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self._heard(number, frame, self._handlers.get(number, signal.SIG_DFL))
@@ -80,6 +90,28 @@ class Signals:
         """`signal.getsignal`."""
         handler = self._getsignal(signalnum)
         return self._handlers[int(signalnum)] if self._live and handler is self._caught else handler
+
+
+def _action(number: int) -> Any:
+    """The system's `struct sigaction` of a signal; None where it cannot be had."""
+    try:
+        import ctypes
+
+        action = (ctypes.c_void_p * 64)()  # more than any system's
+        return action if ctypes.CDLL(None).sigaction(int(number), None, action) == 0 else None
+    except (ImportError, AttributeError, OSError, TypeError):  # Windows, or a Python without it
+        return None
+
+
+def _address(action: Any) -> int | None:
+    """Of the handler, which is the structure's first member on Linux and macOS; None for the default."""
+    return action[0] if action is not None else None
+
+
+def _restore(number: int, action: Any) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).sigaction(int(number), action, None)
 
 
 def _replace(name: str, function: Any) -> None:

@@ -186,6 +186,35 @@ os.kill(os.getpid(), signal.SIGTERM)
     assert (state.exit_code, state.preempting) == (0, True)
 
 
+@pytest.mark.parametrize("when", ["before", "since", "finished", "begun again"])
+def test_a_handler_in_c_is_left_alone(tmp_path, when):
+    """`kill -USR1` shows where a job hangs, as `faulthandler` was told to, and the job goes on."""
+    body = f"""
+import faulthandler
+def begin():
+    return runferry.init(dir=sys.argv[1] + "/b", settings={{"silent": True, "disable_stats": True, "disable_meta": True}})
+when = {when!r}
+if when == "before":
+    run.finish()
+dump = open(sys.argv[1] + "/dump", "w+")
+faulthandler.register(signal.SIGUSR1, dump)
+if when != "since":
+    run.finish()
+if when in ("before", "begun again"):
+    run = begin()
+os.kill(os.getpid(), signal.SIGUSR1)
+time.sleep(0.1)
+assert "most recent call first" in open(dump.name).read()
+assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(5)
+"""
+    child = start(tmp_path, PROLOGUE + body)
+
+    assert child.communicate(timeout=60) == ("", "")
+    assert child.returncode == -signal.SIGTERM
+
+
 def test_event_loops_have_their_own_way_with_signals(tmp_path):
     """A loop's handler is called, and Ctrl-C cancels its task, as they look for the handlers that Python begins with."""
     body = """

@@ -36,6 +36,14 @@ def test_calls_a_minute(watch, told):
     assert told == ["1,001 calls of log within 10.0 s are more than 1,000 a minute"]
 
 
+@pytest.mark.parametrize(("each", "shown"), [(0.0, "1 ms"), (0.000_02, "20 ms"), (0.002, "2.0 s")])
+def test_a_loop_without_pause(watch, told, each, shown):
+    """However short the time was, the sentence has one, and comes once."""
+    for number in range(5000):
+        watch.call(5000.0 + number * each, 1)
+    assert told == [f"1,001 calls of log within {shown} are more than 1,000 a minute"]
+
+
 def test_values_a_minute(watch, told):
     """100,000 values are well, more are named once, however the calls cut them."""
     for number in range(100):

@@ -203,6 +203,20 @@ def test_a_log_that_cannot_get_its_name_is_tried_again():
     assert [numbers(log) for log in rig.fs.logs()] == [[1, 2]]
 
 
+def test_an_empty_run_that_was_removed_to_make_room_is_begun_anew():
+    """On a full disk the log has no record and no name yet, and its owner may remove what looks useless."""
+    rig = Rig(space=0)
+    assert not rig.write(1)
+    rig.fs.space = None
+    rig.fs.fail["name"] = errno.ENOENT
+    assert not rig.journal.write(now=True)
+    del rig.fs.fail["name"]
+
+    assert rig.journal.write(now=True)
+    assert rig.fs.calls.count("create") == 2
+    assert [numbers(log) for log in rig.fs.logs()] == [[1]]
+
+
 def test_what_a_full_disk_took_of_the_first_batch_can_be_read():
     """The opening and some rows fit: the log has them, and its name."""
     rig = Rig(space=400)
@@ -265,6 +279,50 @@ def test_a_failed_sync_is_never_trusted_again():
     assert rig.journal.tally.rows_written == 11
     assert len(rig.warnings) == 1
     assert rig.fs.open_count == 1
+
+
+def test_a_device_that_takes_no_sync_gets_few_logs():
+    """Each failed sync leaves a log behind, so the next attempt waits longer and longer; one that succeeds ends that."""
+    rig = Rig()
+    rig.fs.fail["sync_file"] = errno.EIO
+    for number in range(3600):
+        rig.write(number)
+        rig.journal.sync()
+        rig.clock.advance(1)
+
+    assert 8 < len(rig.fs.files) < 15
+    assert len(rig.warnings) == 1
+    rig.fs.fail = {}
+    rig.clock.advance(600)
+    assert rig.write(3600)
+    assert rig.journal.sync()
+    assert numbers(list(rig.fs.files.values())[-1].durable)[-1] == 3600
+    rig.fs.fail["sync_data"] = errno.EIO
+    rig.write(3601)
+    rig.journal.sync()
+    rig.journal.write(now=True)
+    assert rig.journal.dirty
+    rig.fs.fail = {}
+    assert rig.journal.sync()
+
+
+def test_a_file_system_without_sync_loses_nothing():
+    """Nothing failed where nothing was tried: one log, one line, no memory for what could be written again."""
+    rig = Rig()
+    rig.fs.fail["sync_file"] = errno.EINVAL
+    for number in range(100):
+        assert rig.write(number)
+        assert not rig.journal.sync()
+        rig.clock.advance(5)
+
+    assert [numbers(log) for log in rig.fs.logs()] == [list(range(100))]
+    assert rig.fs.calls.count("sync_file") == 1
+    assert rig.journal.tally.rows_written == 100
+    assert rig.journal.dirty
+    assert not rig.journal.failing
+    assert len(rig.warnings) == 1
+    assert "does not offer" in rig.warnings[0]
+    assert len(rig.journal._unsynced) == 0
 
 
 def test_what_was_let_go_before_a_failed_sync_is_counted():

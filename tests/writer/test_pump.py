@@ -183,6 +183,25 @@ def test_who_waits_for_a_failing_disk_is_told():
     assert all(barrier.lock.locked() for barrier in barriers)  # taken again by `wait`, so it had been released
 
 
+def test_a_run_whose_device_takes_no_sync_ends_soon_and_in_a_file():
+    """Two more attempts, then the rows stand in a log that nobody synced, which is better than in none."""
+    rig = Rig()
+    rig.drain()
+    rig.fs.fail = {"sync_file": errno.EIO, "sync_data": errno.EIO}
+    for count in range(5):
+        rig.log(a=count)
+    started = rig.clock.monotonic()
+    rig.pump._drain_last()
+
+    assert rig.clock.monotonic() - started < 0.5
+    assert rig.journal.tally.rows_written == 5
+    assert rig.journal.rows_queued == 0
+    assert rig.journal.dirty
+    assert len(rig.fs.files) <= 4
+    last = list(read_records(io.BytesIO(rig.fs.logs()[-1])))
+    assert sum(record.kind == "history" for record in last) == 5
+
+
 def test_a_sync_asked_for_survives_a_failed_sync():
     """The rest goes to a new log and is synced there, in the same drain."""
     rig = Rig("disk")
