@@ -31,7 +31,6 @@ MAX_BODY_BYTES = MAX_RECORD_SIZE // 2
 
 SUMMARY = "summary"
 """Stands for the step in the names of the summary's files."""
-INT64 = 2**63
 Row = dict[Key, Any]
 
 
@@ -122,9 +121,6 @@ class Recorder:
             row = self._named(row)
         if self._watch is not None:
             self._watch.call(now, len(row))
-        if step is not None and not -INT64 <= step < INT64:
-            self._warn_once("step", "a step is no 64-bit integer; the row gets the next step")
-            step = None
         if media:
             row |= self._landed(media, str(self.step if step is None else step))
         if step is not None and step != self.step:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import lifecycle, records
 from .attendant import Attendant
 from .console import ConsoleLog, Subscription, capture
+from .encoding import to_json
 from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
 from .guides import Guides
@@ -29,11 +30,13 @@ from .savemethods import SaveMethods
 from .segment import Place
 from .settings import Resolved
 from .tellmethods import TellMethods
-from .values import PLAIN_OR_NESTED, UnloggableError, all_plain, flatten, plain
+from .values import PLAIN_OR_NESTED, Key, UnloggableError, all_plain, flatten, path_of, plain
 from .values import Path as KeyPath
 
 if TYPE_CHECKING:
     from .online import Syncs
+
+_INT64 = 2**63
 
 
 class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
@@ -68,6 +71,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             warn: takes one line for the user; stderr unless given.
         """
         self._settings = settings
+        self._strict = settings.strict
         self._role = role
         self._warn = warn or warn_on_stderr
         self._time, self._monotonic = clock.time, clock.monotonic
@@ -176,13 +180,13 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._log_refused()
             return
         if step is not None:
-            if type(step) is not int:
+            if type(step) is not int or not -_INT64 <= step < _INT64:
                 step = self._checked_step(step)
             if records.FEATURE_STEP_LOG not in self._identity.telemetry.features:
                 self._note(records.FEATURE_STEP_LOG)
         media: StagedRow | None = None  # None: values are plain, and the writer's thread looks at the names
         row: Any = data.copy() if type(data) is dict else data
-        if row is data or not all_plain(row):
+        if row is data or self._strict or not all_plain(row):
             checked = self._checked_row(row)
             if checked is None:
                 return
@@ -208,22 +212,37 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         row = flatten(data, dropped)
         for name, reason in dropped.items():
             self._refuse(f"value {name}", f"{name} is left out of the row: {reason}")
+        if self._strict:
+            self._check_texts(row)
         media = {key: row.pop(key) for key in [key for key, value in row.items() if type(value) not in PLAIN_OR_NESTED]}
         return row, self._stage_all(media) if media else {}
 
+    @staticmethod
+    def _check_texts(row: Mapping[Key, Any]) -> None:
+        """`strict`: raise now for what the writer's thread would leave out."""
+        from .recorder import MAX_BODY_BYTES
+
+        size = 0
+        for key, value in row.items():
+            if type(value) in PLAIN_OR_NESTED:
+                try:
+                    size += len(to_json(value))
+                except (ValueError, RecursionError) as error:
+                    raise UnloggableError(f"{'.'.join(path_of(key))} is left out of the row: {error}") from None
+        if size > MAX_BODY_BYTES:
+            raise UnloggableError(f"a row of {size / 2**20:.0f} MiB is too large for a record and is left out")
+
     def _checked_step(self, step: Any) -> int | None:
         with suppress(Exception):  # as for data: nothing that a caller's type does is raised by `log`
-            return index(step)
-        with suppress(Exception):
-            number = int(step)
-            if number == step:
+            number = index(step) if hasattr(type(step), "__index__") else int(step)
+            if number == step and -_INT64 <= number < _INT64:
                 return number
         shown = repr(step) if isinstance(step, (str, float)) else f"a step of type {type(step).__name__}"
-        self._refuse("step", f"{shown} is no integer; the row gets the next step")
+        self._refuse("step", f"{shown} is no 64-bit integer; the row gets the next step")
         return None
 
     def _refuse(self, topic: str, text: str) -> None:
-        if self._settings.strict:
+        if self._strict:
             raise UnloggableError(text)
         self._warn_once(topic, text)
 

@@ -165,17 +165,6 @@ def test_steps_are_not_held_where_each_call_must_be_safe():
     assert state.counts["history"] == 2
 
 
-def test_a_step_that_no_log_can_hold():
-    """A step beyond 64 bits is named, and the row gets the next one."""
-    rig = Rig()
-    rig.log({"a": 1}, 2**63)
-    rig.log({"a": 2}, -(2**63) - 1)
-    rig.log({"a": 3}, 2**63 - 1, commit=True)
-
-    assert rig.rows() == [(0, {"a": 1}), (1, {"a": 2}), (2**63 - 1, {"a": 3})]
-    assert len(rig.warnings) == 1
-
-
 def test_runtime_and_time_are_those_of_the_call():
     """`_runtime` counts from the start and never jumps; `_timestamp` is the wall clock as it is now corrected."""
     rig = Rig()

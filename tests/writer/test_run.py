@@ -372,6 +372,25 @@ def test_questions_during_the_last_drain_are_answered(begin):
     assert answers == [1, False]
 
 
+def test_a_step_that_no_log_can_hold(begin, state):
+    """A step beyond 64 bits, or none at all, is named once, and the row gets the next one."""
+    warnings = []
+    run = begin(warn=warnings.append)
+    for step in (2**63, -(2**63) - 1, 1.5, "7", float("nan"), [1]):
+        run.log({"a": 1}, step)
+    run.log({"a": 2}, 7.0)
+    run.log({"a": 3}, 2**63 - 1)
+
+    found = state(*run.finish().paths)
+    assert [(row["_step"], row["a"]) for row in found.rows] == [
+        (0, 1),
+        *((n, 1) for n in range(1, 6)),
+        (7, 2),
+        (2**63 - 1, 3),
+    ]
+    assert warnings == ["a step of type int is no 64-bit integer; the row gets the next step"]
+
+
 def test_strict_raises_for_data(begin):
     """On request a bad value is an error at its call."""
     run = begin(strict=True)
@@ -379,6 +398,37 @@ def test_strict_raises_for_data(begin):
         run.log({"bad": object()})
     with pytest.raises(UnloggableError):
         run.log(5)
+
+
+class Nameless:
+    """A key without a text."""
+
+    def __str__(self):
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("data", "step"),
+    [
+        ({Nameless(): 1}, None),
+        ({"a": {Nameless(): 1}}, None),
+        ({"a": 10**5000}, None),
+        ({"a": [10**5000]}, None),
+        ({"a": "x" * (129 << 20)}, None),
+        ({"a": 1}, 2**63),
+        ({"a": 1}, 1.5),
+        ({"a": 1}, "1"),
+    ],
+    ids=["name", "nested name", "digits", "digits in a list", "size", "large step", "half a step", "step"],
+)
+def test_strict_raises_for_all_that_would_be_left_out(begin, data, step):
+    """Also for what is found out on the writer's thread otherwise; what can be logged is."""
+    run = begin(strict=True)
+    with pytest.raises(UnloggableError):
+        run.log(data, step)
+    run.log({1: float("nan"), "b": {"c": [None, "\ud800"]}}, 2**63 - 1)
+    report = run.finish()
+    assert (report.rows_written, report.rows_dropped) == (1, 0)
 
 
 def test_config_is_redacted_in_the_log_only(begin, state):
