@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -264,9 +265,11 @@ def test_a_writers_watch_does_not_wait_for_a_server_for_ever(rig: WatchRig, end:
         else:
             rig.grow(log, logs.exit_record(0))
 
-    story = Story(*[None] * 500, over)
+    looks: list[float] = []
+    story = Story(*[lambda: looks.append(rig.clock.monotonic())] * 500, over)
     report = rig.watch(log.parent, retry_for=600, writer_lives=lambda: bool(alive), story=story)
 
+    assert max(after - before for before, after in pairwise(looks)) < 2 * LAST_RETRY_S  # it sees who has gone
     took = rig.clock.monotonic() - ended[0]
     if is_back:
         assert (report.exit_code, len(rig.backend.runs["live"].rows)) == (0, 2)

@@ -15,6 +15,7 @@ from runferry.writer.ranks import Rank, Role, job_of, rank_of, world_size
         ({"RUNFERRY_RANK": "0", "RANK": "3", "LOCAL_RANK": "3"}, Rank(0, 0), Role.FULL),
         ({"RUNFERRY_RANK": "4", "RUNFERRY_LOCAL_RANK": "0"}, Rank(4, 0), Role.SAMPLER),
         ({"RUNFERRY_RANK": "4"}, Rank(4, 4), Role.NONE),
+        ({"RANK": "1" * 5_000, "LOCAL_RANK": "0.5", "NODE_RANK": ""}, Rank(0, 0), Role.FULL),
         ({"RUNFERRY_RANK": "-1", "RANK": "2", "LOCAL_RANK": "2"}, Rank(2, 2), Role.NONE),
         # A pod of a Kubernetes job has a rank alone: each node's sampler is asked for in the pod's template.
         ({"RUNFERRY_LOCAL_RANK": "0", "RANK": "2", "WORLD_SIZE": "4"}, Rank(2, 0), Role.SAMPLER),
@@ -37,6 +38,7 @@ def test_our_own_variables_stand_before_those_of_launchers(environ, rank, role):
         # Inside a Slurm job's only task, too; one of several tasks is told apart by Slurm, whatever the job exports.
         ({"LOCAL_RANK": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, Rank(1, 1), Role.NONE),
         ({"LOCAL_RANK": "0", "SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, Rank(8, 0), Role.SAMPLER),
+        ({"LOCAL_RANK": "1", "SLURM_PROCID": "9", "SLURM_LOCALID": "1"}, Rank(9, 1), Role.NONE),
         ({"RANK": "0", "LOCAL_RANK": "1"}, Rank(0, 1), Role.FULL),
         ({"RUNFERRY_RANK": "0", "LOCAL_RANK": "1"}, Rank(0, 0), Role.FULL),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import random
 import subprocess
@@ -102,7 +103,13 @@ def test_the_last_row_is_found_behind_whatever_follows_it(tmp_path, noise):
 
 
 @pytest.mark.parametrize(
-    ("steps", "last"), [([0, "NaN", 7, "5.0"], 8), (["NaN"] * 3, 2), ([3, "1e3", "null"], 5), ([2**63 - 1], 2**63 - 1)]
+    ("steps", "last"),
+    [
+        ([0, "NaN", 7, "5.0"], 8),
+        (["NaN"] * 3, 2),
+        ([3, "1e3", "null"], 5),
+        ([9, *["NaN"] * 2_000], 2_009),  # more of them than are read at first
+    ],
 )
 def test_rows_without_a_step_count(tmp_path, steps, last):
     """A sync numbers them behind the row before, so the next segment begins behind those numbers."""
@@ -240,7 +247,7 @@ def test_what_is_no_log_of_the_run_is_ignored(tmp_path):
     """Links, pipes, folders, other formats, logs that say another id than their name: none is read."""
     folder = tmp_path / "wandb"
     real = make(tmp_path, steps=range(3))
-    places = [folder / f"run-20260101_00000{number}-seg" for number in range(6)]
+    places = [folder / f"run-20260101_00000{number}-seg" for number in range(7)]
     for place in places[1:]:
         place.mkdir()
     places[0].symlink_to(real.parent)
@@ -249,10 +256,41 @@ def test_what_is_no_log_of_the_run_is_ignored(tmp_path):
     (places[3] / "run-seg.wandb").mkdir()
     (places[4] / "run-seg.wandb").write_bytes(b"<html>")
     logs.make_log(places[5] / "run-seg.wandb", logs.run_record("../../other"), logs.row(9))
+    logs.make_log(places[6] / "run-seg.wandb", logs.run_record("other"), logs.row(9))
 
     found = [read_ends(path) for path in sorted(logs_of(folder, "seg"))]
 
     assert [log.path for log in found if log is not None and log.has_begun] == [real]
+    assert [log.path for log in newest_logs(folder) if log.has_begun] == [real]
+
+
+@pytest.mark.parametrize(("last", "first"), [(2**63 - 1, 2**63 - 1), (2**64, 0), (-7, 0)])
+def test_steps_at_the_ends_of_their_range(tmp_path, last, first):
+    """The next step is one that a row can have, and that `log` would give."""
+    make(tmp_path, steps=[-9, last])
+
+    assert begin_at(tmp_path, id="seg", resume="allow").behind.step == first
+
+
+def test_a_sample_tells_the_time_of_a_log_that_goes_on(tmp_path):
+    """Behind the time that the run had taken before it."""
+    make(tmp_path, steps=range(3), rows_at=100, runtime=100, more=[logs.sample(9.5)])
+
+    assert begin_at(tmp_path, id="seg", resume="allow").behind.runtime_s == 109.5
+
+
+def test_a_log_without_a_project_is_of_the_default_one(tmp_path):
+    """As a sync sees it."""
+    make(tmp_path, steps=range(3), project="")
+
+    assert begin_at(tmp_path, id="seg", resume="allow", project=None).behind.step == 3
+
+
+def test_a_time_before_that_cannot_be_is_none(tmp_path):
+    """A run record that says that the run took a thousand years does not make the next one take longer."""
+    make(tmp_path, steps=range(5), runtime=2**31 - 1)
+
+    assert begin_at(tmp_path, id="seg", resume="allow").behind.runtime_s == 4.0
 
 
 def test_names_lead_to_logs(tmp_path):
@@ -510,6 +548,29 @@ def test_a_run_of_the_job_that_finished_is_not_gone_on_with(tmp_path):
 
     assert second.settings.run_id != first.settings.run_id
     assert "has finished" in second.notes[0]
+
+
+def test_must_goes_on_with_a_finished_run_of_the_job(tmp_path):
+    """Whoever insists on the job's run gets it."""
+    first = begin_at(tmp_path, SLURM, resume="must")
+    make(tmp_path, first.settings.run_id, steps=range(5), exit_code=0)
+    anew()
+
+    assert begin_at(tmp_path, SLURM, resume="must").behind.step == 5
+
+
+def test_never_makes_no_id_of_a_job(tmp_path):
+    """Without an id a run is new, whatever started it."""
+    assert not begin_at(tmp_path, SLURM, resume="never").settings.given_id
+
+
+def test_processes_of_one_program_are_different_runs(tmp_path, monkeypatch):
+    """`multiprocessing` gives each a name, the same in every attempt."""
+    first = begin_at(tmp_path, SLURM, resume="auto")
+    anew()
+    monkeypatch.setattr(multiprocessing.current_process(), "_name", "Process-1")
+
+    assert begin_at(tmp_path, SLURM, resume="auto").settings.run_id != first.settings.run_id
 
 
 def test_a_given_id_stands_before_a_job(tmp_path):
