@@ -144,7 +144,7 @@ def _unfinished(settings: Resolved, folder: Path, now_s: float) -> Start:
 def _behind(settings: Resolved, logs: list[EarlierLog], warnings: list[str]) -> Start:
     """Begin behind the run's logs."""
     progress = stitch(logs)
-    first = 0 if progress.last_step is None else min(max(0, progress.last_step + 1), _MAX_STEP)
+    first = 0 if progress.last_step is None else min(progress.last_step + 1, _MAX_STEP)
     many = "1 log" if len(logs) == 1 else f"{len(logs)} logs"
     note = f"run {settings.run_id} goes on at step {first}, behind {many} in {settings.root / 'wandb'}"
     return Start(settings, Behind(first, progress.runtime_s), notes=(note,), warnings=tuple(warnings))
