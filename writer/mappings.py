@@ -17,7 +17,7 @@ from collections.abc import (
 from typing import Any
 
 from .errors import UsageError
-from .values import Path, UnloggableError, described, fields_of, is_record, items_of, name_of, plain
+from .values import Path, UnloggableError, described, fields_of, is_mapping, is_record, items_of, name_of, plain
 
 Changed = Callable[[Path, Any], None]
 """Told the path and the plain value that stands there now; `REMOVED` where nothing does."""
@@ -195,7 +195,9 @@ class Config(LiveDict):
         Raises:
             UnloggableError: `values` is none of it.
         """
-        pairs = isinstance(values, Iterable) and not isinstance(values, (str, os.PathLike, Mapping))
+        pairs = (
+            isinstance(values, Iterable) and not isinstance(values, (str, os.PathLike)) and not is_mapping(type(values))
+        )
         given = dict(values) if pairs and not _has_values(values) else values_of(values)
         for name, value in (given | named).items():
             self[name] = value
@@ -222,7 +224,7 @@ def values_of(source: Any) -> dict[Any, Any]:
     Raises:
         UnloggableError: it is none of these.
     """
-    if isinstance(source, Mapping):
+    if is_mapping(type(source)):
         return dict(items_of(source))
     if isinstance(source, (str, os.PathLike)):
         from .config_files import read_config

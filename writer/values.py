@@ -249,6 +249,14 @@ _TEXTS = {("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID")}
 """Further types whose text is their form, by name, since not every program loads their modules."""
 
 
+def is_mapping(kind: type) -> bool:
+    """Whether a type is a mapping, or behaves as one and is no table: ml_collections' `ConfigDict`."""
+    return issubclass(kind, Mapping) or (
+        all(callable(getattr(kind, name, None)) for name in ("keys", "items", "__getitem__"))
+        and not hasattr(kind, "__array__")
+    )
+
+
 def is_record(kind: type) -> bool:
     """Whether a type is a dataclass, and no medium."""
     return hasattr(kind, "__dataclass_fields__") and not callable(getattr(kind, "stage", None))
@@ -291,7 +299,7 @@ def _described(value: Any, room: int) -> Any:
         return value
     if isinstance(value, Enum):
         return value.name
-    if isinstance(value, Mapping):
+    if is_mapping(kind):
         return {name_of(key): _described(item, _less(room)) for key, item in items_of(value)}
     if is_record(kind):
         return {name: _described(item, _less(room)) for name, item in fields_of(value)}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat import decode_history, loads, messages
-from runferry.writer.history import HistoryEncoder
+from runferry.writer.history import MAX_HEADS, HistoryEncoder
 
 NAMES = st.text(min_size=1, max_size=150)
 KEYS = st.one_of(NAMES, st.lists(NAMES, min_size=2, max_size=4).map(tuple))
@@ -139,3 +139,19 @@ def test_a_row_of_ten_metrics_is_small():
 
     assert len(record.SerializeToString()) + 7 + len("\x08\x80\x80\x01") <= 510
     assert json.loads(record.history.item[0].value_json) == row["train/metric_0"]
+
+
+def test_what_is_remembered_of_keys_is_bounded(monkeypatch):
+    """Keys without end, and values of every length, don't fill the memory."""
+    monkeypatch.setattr("runferry.writer.history.MAX_PLANNED_KEYS", 100)
+    encoder = HistoryEncoder()
+    for number in range(1000):
+        plan = encoder.plan({"text": "x" * number, f"key {number}": 1})
+        encoder.encode(plan, plan.values({"text": "x" * number, f"key {number}": 1}, 0, 0.0, 0.0), 0)
+
+    assert len(encoder._heads) <= 200
+    assert max(map(len, encoder._heads.values())) <= MAX_HEADS
+
+    heads = encoder.plan({"text": ""}).heads[0]
+    assert all(heads[length] for length in range(1000))
+    assert len(heads) <= MAX_HEADS

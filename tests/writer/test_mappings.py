@@ -131,6 +131,26 @@ class Flags:
         return {"lr": 0.1}
 
 
+class Lookalike:
+    """As ml_collections' ConfigDict: no Mapping, and its attributes are not its values."""
+
+    def __init__(self, **values):
+        self._fields = values
+        self._locked = False
+
+    def keys(self):
+        return self._fields.keys()
+
+    def items(self):
+        return self._fields.items()
+
+    def __iter__(self):
+        return iter(self._fields)
+
+    def __getitem__(self, key):
+        return self._fields[key]
+
+
 class Interpolated(dict):
     """As OmegaConf's: a value may be missing, and items cannot be had at once then."""
 
@@ -150,6 +170,7 @@ class Interpolated(dict):
         (argparse.Namespace(a=1), {"a": 1}),
         (Options(), {"lr": 0.1, "layers": (1, 2)}),
         (Flags(), {"lr": 0.1}),
+        (Lookalike(a={"b": 1}), {"a": {"b": 1}}),
         (Interpolated(a=1, missing=2), {"a": 1, "missing": "<ValueError>"}),
     ],
     ids=lambda value: type(value).__name__,
@@ -162,6 +183,21 @@ def test_what_a_config_may_be(told, source, values):
         config = Config(told)
         take(config, source)
         assert config == plain
+
+
+def test_what_looks_like_a_mapping_inside_a_config(told):
+    """It is one at any depth; a table of numbers is none."""
+
+    class Table(Lookalike):
+        __array__ = None
+
+        def __str__(self):
+            return "a table"
+
+    config = Config(told)
+    config["c"] = Lookalike(n=Lookalike(b=(1, 2)), t=Table(x=1))
+
+    assert config == {"c": {"n": {"b": [1, 2]}, "t": "a table"}}
 
 
 @pytest.mark.parametrize("name", ["config.json", "config.yaml"])

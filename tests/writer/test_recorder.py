@@ -208,6 +208,21 @@ def summary_records(rig):
     return {key: value for key, value in state.summary.items() if key[0] != "_"}
 
 
+def test_the_summary_is_of_the_last_rows_by_their_order():
+    """Whatever keys they have together; what is null tells nothing."""
+    rig = Rig()
+    for row in ({"a": 1}, {"a": 2, "b": 1}, {"a": 3}, {"b": 2}, {"a": None, "b": None}):
+        rig.log(row)
+    rig.recorder.flush()
+    assert summary_records(rig) == {"a": 3, "b": 2}
+    rig.log({"b": None})
+    rig.log({"b": 4, "a": 5})
+    rig.log({"b": None, "a": None})
+    rig.recorder.flush()
+
+    assert summary_records(rig) == {"a": 5, "b": 4}
+
+
 def test_the_users_summary_stands_until_a_row_comes():
     """Order decides between what is set and what is logged."""
     rig = Rig()

@@ -281,6 +281,15 @@ def test_counts_are_told_once_and_a_value_that_is_written_again_counts_once():
     assert redaction.removed == 3
 
 
+def test_what_is_no_secret_any_more_is_not_counted():
+    """What is hidden in the log is what stands there last."""
+    redaction = Redaction({"config"}, {})
+    redaction.config(("password",), "hunter2")
+    redaction.config(("password",), None)
+
+    assert (redaction.removed, redaction.news()) == (0, "")
+
+
 def test_a_changed_value_below_secrets_is_hidden_too():
     """`run.config["secrets"]["a"] = ...` is told by its path."""
     redaction = Redaction({"config"}, {})
