@@ -270,6 +270,52 @@ print("after")
     assert logged(tmp_path) == [("stdout", "True True 91"), ("stdout", "2%")]
 
 
+def test_the_terminal_follows_the_size_of_ours(tmp_path):
+    """A window that changes its size changes the program's."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    script = """
+run = begin()
+print("ready")
+until(lambda: os.get_terminal_size(1).columns == 57)
+print(os.get_terminal_size(1).columns)
+"""
+    with start(tmp_path, script, stdout=theirs) as child, os.fdopen(ours, "rb", buffering=0) as terminal:
+        os.close(theirs)
+        assert terminal.readline() == b"ready\r\n"
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("4H", 24, 57, 0, 0))
+        os.killpg(child.pid, signal.SIGWINCH)
+        assert terminal.readline() == b"57\r\n"
+
+
+def test_what_a_program_does_not_take_is_counted(tmp_path):
+    """The relay keeps a bounded number of bytes for a program that is stopped, and tells how much it missed."""
+    script = """
+from runferry.writer import relay
+relay.MAX_WAITING_BYTES = 400
+source, target = os.pipe()
+outbox = relay.Outbox(target)
+for _ in range(4):
+    outbox.put(relay.DATA, data=b"x" * 150)
+outbox.put(relay.SYNCED)
+threading.Thread(target=outbox.run, daemon=True).start()
+while True:
+    kind, _, length, _ = relay.FRAME.unpack(os.read(source, relay.FRAME.size))
+    print(kind, length)
+    if kind == relay.SYNCED:
+        break
+    if kind == relay.DATA:
+        os.read(source, length)
+"""
+    code, out, _ = done(tmp_path, script)
+
+    assert (code, out) == (0, b"1 150\n1 150\n4 2\n2 0\n")
+
+
 def test_a_reader_that_has_gone_ends_the_program_as_ever(tmp_path):
     """`| head`: the next write says so, a child's too."""
     script = """
