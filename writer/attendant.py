@@ -72,14 +72,15 @@ class Attendant:
             self._thread, self._importing = None, False
             self._warn(f"no system metrics and no record of the machine: {error}")
 
-    def stop(self) -> None:
-        """Take the last sample and end."""
+    def stop(self, timeout_s: float) -> None:
+        """Take the last sample, which takes 2 s at most, and end; without it if there is no time at all."""
+        within = min(JOIN_S, max(timeout_s, 0.0))
         if self._thread is not None:
-            self._thread.join(JOIN_S)
+            self._thread.join(within)
             if self._errands and self._thread.is_alive():
-                self._warn(f"the run is over before all files about it are saved: they took more than {JOIN_S:.0f} s")
+                self._warn(f"the run is over before all files about it are saved: they took more than {within:.1g} s")
         self._stopped = True
-        if self._sampler is not None:
+        if self._sampler is not None and timeout_s > 0:
             self._sampler.stop()
 
     def _run(self) -> None:

@@ -29,8 +29,8 @@ FLUSH_S = 5.0
 seconds later."""
 EXIT_S = 30.0
 """How long the end of the process waits for the disk, for all runs together."""
-LEAST_S = 0.1
-"""What every run gets of it, however long the others took."""
+LEAST_S = 0.5
+"""What it waits at least, however long a handler has waited before: a run whose disk answers needs no more."""
 LOADING_S = 2.0
 """How long a fork in the first moments of a run waits for the imports of our threads."""
 
@@ -92,21 +92,26 @@ def _at_worker_end() -> None:
 
 
 def _left(deadline: float) -> float:
-    return max(deadline - time.monotonic(), LEAST_S)
+    return max(deadline - time.monotonic(), 0.0)
 
 
 def _at_exit() -> None:
     _end_all(0 if _exit_code is None else _exit_code.get())
 
 
-def _end_all(code: int) -> None:
-    deadline = time.monotonic() + EXIT_S
+def _end_all(code: int, timeout_s: float | None = None) -> None:
+    """All begin before one is waited for: their threads work side by side, and one hung disk costs no other run."""
+    now, within = time.monotonic(), EXIT_S if timeout_s is None else timeout_s
+    for run in _runs.copy():
+        run._begin_end(code, timeout_s=_left(now + within / 2))  # noqa: SLF001 - the run's own machinery
     for run in _runs.copy():  # each takes itself off the list
-        run._end(code, timeout_s=_left(deadline))  # noqa: SLF001 - the run's own machinery
+        run._end(code, timeout_s=_left(now + within))  # noqa: SLF001 - the run's own machinery
 
 
 def _flush_all(deadline: float | None = None) -> None:
     deadline = time.monotonic() + FLUSH_S if deadline is None else deadline
+    for run in _runs.copy():
+        run.flush(timeout_s=0.0)  # begins it, as `_end_all` does
     for run in _runs.copy():
         run.flush(timeout_s=_left(deadline))
 
@@ -120,8 +125,7 @@ def _on_signal(number: int, frame: FrameType | None, handler: Any) -> None:
     if callable(handler):
         handler(number, frame)  # the program's decides; KeyboardInterrupt for SIGINT comes from here too
         return
-    for run in _runs.copy():
-        run._end(CODE_SIGNAL + number, timeout_s=_left(deadline))  # noqa: SLF001 - see _at_exit
+    _end_all(CODE_SIGNAL + number, timeout_s=max(_left(deadline), LEAST_S))
     _uninstall()  # if there are runs whose disk is too slow
     signal.signal(number, signal.SIG_DFL)  # and die of it, so that the parent sees why
     os.kill(os.getpid(), number)

@@ -357,7 +357,16 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         finally:
             self._ending.release()  # Ctrl-C in the middle: the process's end goes on from here
 
-    def _close(self, code: int, timeout_s: float) -> FinishReport:
+    def _begin_end(self, code: int, timeout_s: float) -> None:
+        """Take nothing more, and have the writer's thread write the end, but don't wait for it."""
+        if self._inert or not self._ending.acquire(blocking=False):
+            return
+        try:
+            self._quit(code, timeout_s)
+        finally:
+            self._ending.release()
+
+    def _quit(self, code: int, timeout_s: float) -> None:
         deadline = self._monotonic() + timeout_s
         if self._capture is not None:
             self._capture.stop()
@@ -365,12 +374,18 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         if not self._closed:
             attendant, self._attendant = self._attendant, None  # a signal handler in the middle of it waits for no lock
             if attendant is not None:
-                attendant.stop()
-            self._stop_saving(timeout_s / 2)
-            self._closed, self._takes_rows = True, False
+                attendant.stop(deadline - self._monotonic())
+            self._stop_saving(max(0.0, deadline - self._monotonic()))
+            self._takes_rows = False
             finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
             self._hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())
-        ended = self._pump.stop(max(deadline - self._monotonic(), timeout_s / 2))
+            self._closed = True
+        self._pump.stop(0.0)
+
+    def _close(self, code: int, timeout_s: float) -> FinishReport:
+        deadline = self._monotonic() + timeout_s
+        self._quit(code, timeout_s / 2)
+        ended = self._pump.join(max(0.0, deadline - self._monotonic()))
         kept = self._made_files is None or self._made_files.device.settle(max(0.0, deadline - self._monotonic()))
         if self._report is not None:  # a signal handler was faster
             return self._report

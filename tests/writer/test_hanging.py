@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import time
 
 import pytest
+from runferry.logformat import read_records
 from runferry.writer import pump
 from support.children import PROLOGUE, start
 from support.faultfs import FaultFS
@@ -95,25 +97,60 @@ def test_large_rows_fill_no_memory_while_the_disk_hangs(begin, monkeypatch):
     assert any("holds up" in warning for warning in warnings)
 
 
-def test_the_end_of_many_runs_is_bounded_together(begin, monkeypatch):
-    """Five runs on a hanging disk end with the process in the bound for one."""
+@pytest.mark.parametrize("ending", ["exit", "flush"])
+def test_the_end_of_many_runs_is_bounded_together(begin, monkeypatch, ending):
+    """Many runs on a hanging disk end with the process in the bound for one, and the last of them, whose disk answers,
+    loses nothing by it."""
     from runferry.writer import lifecycle
 
-    monkeypatch.setattr(lifecycle, "EXIT_S", 0.5)
-    disks = [Hanging() for _ in range(5)]
+    monkeypatch.setattr(lifecycle, "EXIT_S", 0.6)
+    monkeypatch.setattr(lifecycle, "FLUSH_S", 0.6)
+    disks = [Hanging() for _ in range(40)]
     runs = [begin(fs=fs, run_id=str(number), warn=lambda _: None) for number, fs in enumerate(disks)]
     for run, fs in zip(runs, disks, strict=True):
         run.flush()
-        fs.hanging = "write"
-        run.log({"a": 1})
+        fs.hanging = "write" if fs is not disks[-1] else None
+        run.log({"a": 1}, step=9)
     started = time.monotonic()
-    lifecycle._at_exit()
+    lifecycle._at_exit() if ending == "exit" else lifecycle._flush_all()
 
-    assert time.monotonic() - started < 2
-    for run, fs in zip(runs, disks, strict=True):
+    assert time.monotonic() - started < 2.5
+    (log,) = disks[-1].files.values()
+    assert sum(record.kind == "history" for record in read_records(io.BytesIO(log.durable))) == 1
+    for fs in disks:
         fs.release.set()
+    for run in runs:
+        assert run.finish() if ending == "flush" else run.finished
         assert run._pump.join(5)
-        assert run.finished
+
+
+def test_the_end_of_a_run_is_bounded_whatever_hangs(begin):
+    """Sampler, saved files, disk and the files on it share the time that the end has."""
+
+    class Slow:
+        def stop(self, timeout_s):
+            time.sleep(min(timeout_s, 0.4))
+
+        def settle(self, timeout_s):
+            time.sleep(timeout_s)
+
+        @property
+        def device(self):
+            return self
+
+    fs = Hanging()
+    run = begin(fs=fs, warn=lambda _: None)
+    run.flush()
+    fs.hanging = "write"
+    run.log({"a": 1})
+    run._attendant = run._saved = run._made_files = Slow()
+    started = time.monotonic()
+    run._end(0, timeout_s=0.8)
+
+    assert time.monotonic() - started < 1.1
+    run._made_files = None
+    fs.release.set()
+    assert run._pump.join(5)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")

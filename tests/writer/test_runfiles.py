@@ -479,10 +479,10 @@ def test_the_parts_of_the_end_share_its_bound(begin, monkeypatch):
         given.append(seconds)
         now += seconds
 
-    stop = run._pump.stop
+    join = run._pump.join
     monkeypatch.setattr(run, "_monotonic", lambda: now)
     monkeypatch.setattr(run, "_stop_saving", take)
-    monkeypatch.setattr(run._pump, "stop", lambda seconds: take(seconds - 1) or stop())
+    monkeypatch.setattr(run._pump, "join", lambda seconds: (take(seconds - 1) if seconds else None) or join(10))
     settle = run._files.device.settle
     monkeypatch.setattr(run._files.device, "settle", lambda seconds: take(seconds) or settle(10))
     run.finish()
