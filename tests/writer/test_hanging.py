@@ -99,8 +99,7 @@ def test_large_rows_fill_no_memory_while_the_disk_hangs(begin, monkeypatch):
 
 @pytest.mark.parametrize("ending", ["exit", "flush"])
 def test_the_end_of_many_runs_is_bounded_together(begin, monkeypatch, ending):
-    """Many runs on a hanging disk end with the process in the bound for one, and the last of them, whose disk answers,
-    loses nothing by it."""
+    """Runs on hanging disks end with the process in the bound for one; the last, whose disk answers, loses nothing."""
     from runferry.writer import lifecycle
 
     monkeypatch.setattr(lifecycle, "EXIT_S", 0.6)
