@@ -90,7 +90,7 @@ class _Crew:
         self._lock = threading.Lock()
         self._at_work = 0
         self._waiting: list[_Errand] = []
-        self._left: list[Process] = []
+        self._unseen: list[Process] = []
 
     def take(self, errand: _Errand) -> bool:
         """Start a sync, or keep the errand for later; whether it could be started."""
@@ -119,7 +119,10 @@ class _Crew:
                     errand.failed(f"the sync {how}, {errands[0].directory / LOG_NAME} says more")
             self._go_on()
 
-        threading.Thread(target=see, name="runferry-online", daemon=True).start()
+        try:
+            threading.Thread(target=see, name="runferry-online", daemon=True).start()
+        except RuntimeError:  # no more threads: the sync goes on unseen, and its place stays taken
+            self._unseen.append(process)
         return True
 
     def _go_on(self) -> None:
@@ -145,7 +148,7 @@ class _Crew:
             while errands := self._next():
                 process = _start(errands)
                 if process is not None:
-                    self._left.append(process)
+                    self._unseen.append(process)
 
 
 _crew = _Crew()

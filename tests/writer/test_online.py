@@ -244,6 +244,17 @@ def test_a_forked_child_counts_its_own_syncs(tmp_path):
     processes.let_go()
 
 
+def test_no_thread_is_needed(tmp_path, monkeypatch):
+    """Where the system refuses one more thread the sync goes on, and the run begins."""
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    assert Syncs(lambda _: None, spawn=Started()).accompany([tmp_path / "run-x.wandb"]) == [tmp_path]
+
+
 def test_a_frozen_program_is_not_started_again(tmp_path, monkeypatch):
     """Its executable is the training itself, whatever its arguments."""
     monkeypatch.setattr(sys, "frozen", True, raising=False)
