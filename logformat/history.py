@@ -59,15 +59,19 @@ def step_of(text: bytes) -> int | None:
     return int(text) if _STEP_TEXT.fullmatch(text) else None
 
 
-def step_text(paths: tuple[Path, ...], texts: list[bytes]) -> bytes | None:
-    """The text of a record's `_step`, by which parts of a row are told; None where it has none."""
-    return texts[paths.index(STEP)] if STEP in paths else None
+def place_of(path: Path, paths: tuple[Path, ...]) -> int:
+    """Index of the first item of that key; -1 where there is none."""
+    try:
+        return paths.index(path)
+    except ValueError:
+        return -1
 
 
 def is_part(step: bytes | None, before: bytes | None) -> bool:
     """Whether a history record is a further part of the row that the one before it in the log belongs to.
 
-    It is if both have the same step, an int64 in the same plain digits. Arguments are what `step_text` gave for each.
+    It is if both have the same step, an int64 in the same plain digits. Arguments are the texts of the first `_step` item
+    of each, None where it has none.
     Records of other kinds, and gaps, may lie between. The items of a row's parts count as if they stood in one record:
     a later one replaces the value of its key, of what is above it that is no object, and all that is below it.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
-from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, step_of
+from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
@@ -237,10 +237,10 @@ class RunState:
     def _fold_row(self, paths: tuple[Path, ...], texts: list[bytes], *, overwritten: bool = False) -> None:
         if paths is not self._row_paths:
             self._row_paths = paths
-            self._row_places = (_index(paths, STEP), _index(paths, TIMESTAMP), _index(paths, RUNTIME))
+            self._row_places = (place_of(STEP, paths), place_of(TIMESTAMP, paths), place_of(RUNTIME, paths))
         step, timestamp, runtime = self._row_places
         text = texts[step] if step >= 0 else None
-        part = is_part(text, self._row_step)
+        part = text == self._row_step and is_part(text, self._row_step)
         self._row_step = text
         if part:
             self.part_count += 1
@@ -458,10 +458,6 @@ def sample_values(stats: Any) -> dict[str, float]:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             values[item.key] = value
     return values
-
-
-def _index(paths: tuple[Path, ...], path: Path) -> int:
-    return paths.index(path) if path in paths else -1
 
 
 def _number(text: bytes) -> float:

@@ -175,6 +175,7 @@ class MetricSummaries:
             return
         if isinstance(value, int) and value.bit_length() > _DOUBLE_BITS:
             value = math.inf if value > 0 else -math.inf
+        again = path in self._before
         state = self._state[path] = self._before.setdefault(path, self._state.get(path, {})).copy()
         state["last"] = value
         state.setdefault("first", value)
@@ -189,7 +190,11 @@ class MetricSummaries:
             state["best"] = state["max" if metric.goal == 2 else "min"]
         if summary is None:
             return
-        wanted = [kind for kind in _KINDS if getattr(metric.summary, kind) and kind in state]
+        kinds = [kind for kind in _KINDS if getattr(metric.summary, kind)]
+        wanted = [kind for kind in kinds if kind in state]
+        if again and len(wanted) < len(kinds):  # a number that has become a text
+            for kind in kinds:
+                summary.remove((*path, kind))
         for kind in wanted:
             summary.set((*path, kind), _dumps(state[kind]))
         if not wanted:  # a text has no minimum: it says what it is

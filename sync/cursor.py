@@ -72,7 +72,7 @@ class Cursor:
     step_shift: int = 0
     """Added to every step of this log."""
     offset: int = 0
-    """Every record that begins before this offset is acknowledged."""
+    """Every record that begins before this offset is acknowledged, but for those of a row that was open there."""
     sent: Lines = field(default_factory=Lines)
     """Lines acknowledged. The last console line may still change while it has no newline; it is not counted. The last row
     is, though parts of it may follow: it is written again if one lies at `offset` or behind."""

@@ -15,7 +15,7 @@ import orjson
 
 from ..logformat import Record, loads
 from ..logformat.console import ConsoleLine, LineAssembler
-from ..logformat.history import STEP, Path, is_part, step_of
+from ..logformat.history import STEP, Path, is_part, place_of, step_of
 from ..logformat.runstate import row_of
 from .jsontext import compact
 
@@ -47,7 +47,7 @@ class RowPlan:
             fixed = [_member(*path) for path in paths]
             fixed[0] = b"{" + fixed[0][1:]
             fixed.append(b"}")
-            self.step = paths.index(STEP) if STEP in paths else -1
+            self.step = place_of(STEP, paths)
             """Index of the value of `_step`; -1 where the row has none."""
         else:
             fixed = self._nest(paths)
@@ -116,18 +116,19 @@ def _render(node: dict[str, Any], fixed: list[bytes], order: list[int]) -> None:
 class Row:
     """A row as far as its parts have come."""
 
-    __slots__ = ("_items", "_paths", "_size", "_values", "begin", "latest", "parts", "step")
+    latest = 0
+    """Where the latest of several parts lies in the log."""
+    parts = 1
+    _items: dict[Path, bytes] | None = None  # in place of paths and values, once there are several parts
+    _size = 0
 
-    def __init__(self, paths: tuple[Path, ...], values: list[bytes], step: bytes | None, offset: int) -> None:
+    def __init__(self, paths: tuple[Path, ...], values: list[bytes], step: bytes | None, begin: int) -> None:
         self._paths = paths
         self._values = values
-        self._items: dict[Path, bytes] | None = None  # in place of both, once there are several parts
-        self._size = 0
         self.step = step
         """The text of its step; None where it has none."""
-        self.begin = self.latest = offset
-        """Where the first and the latest of its records lie in the log."""
-        self.parts = 1
+        self.begin = begin
+        """Where it begins in the log."""
 
     def add(self, paths: tuple[Path, ...], values: list[bytes], offset: int) -> int:
         """Take in a further part: a later value of a key stands behind all that came before. The size of all values."""
@@ -168,33 +169,29 @@ class Rows:
         self._last_paths: tuple[Path, ...] = ()
         self._last_plan = RowPlan(())
         self._last_step = -1
-        self._row: Row | None = None
+        self.latest: Row | None = None
+        """The row of the latest record. It is whole once `add` or `end` gave it."""
         self._step_paths: tuple[Path, ...] = ()
         self._step_place = -1  # where records of those paths hold their step
         self.dropped: list[str] = []
         """Values left out because their line would be too long, as `step 7: key (12.0 MB)`."""
 
-    @property
-    def open(self) -> Row | None:
-        """The row of the latest record. It is whole once `add` or `end` gave it."""
-        return self._row
-
     def add(self, paths: tuple[Path, ...], values: list[bytes], offset: int) -> Row | None:
         """Take the next decoded record, which lies at `offset`. The row before, if this record shows that it is whole."""
         if paths is not self._step_paths:
-            self._step_paths, self._step_place = paths, paths.index(STEP) if STEP in paths else -1
+            self._step_paths, self._step_place = paths, place_of(STEP, paths)
         step = values[self._step_place] if self._step_place >= 0 else None
-        row = self._row
-        if row is not None and is_part(step, row.step):
+        row = self.latest
+        if row is not None and step == row.step and is_part(step, row.step):
             if row.add(paths, values, offset) > _MAX_ROW:
                 row.lighten(lambda items: self._fit(items, step))
             return None
-        self._row = Row(paths, values, step, offset)
+        self.latest = Row(paths, values, step, offset)
         return row
 
     def end(self) -> Row | None:
         """The last row, once no further record comes."""
-        row, self._row = self._row, None
+        row, self.latest = self.latest, None
         return row
 
     def line(self, row: Row) -> str:

@@ -105,12 +105,17 @@ class RowLane:
         for record in good_records(file):
             if record.offset >= facts.end:
                 break
-            for text in self._texts(record, rows, console, seen, sent):
+            if record.kind == "history":
+                texts = self._row(record, rows, seen, sent)
+            else:
+                texts = self._others(record, console, seen, sent)
+            for text in texts:
                 self._put(record.kind, text, file, offset)
-            offset = record.end if rows.open is None else rows.open.begin
+            offset = record.end
         if self._fold is not None:
             self._fold.flush()
-        last_row = self._finished(rows.end(), rows, seen, sent)
+        row = rows.end()
+        last_line = self._finished(row, rows, seen, sent)
         if self._fold is not None:
             facts.lines.history = seen.history  # which the first reading has only guessed
         if (self._row_records, seen.history, seen.events) != (
@@ -119,8 +124,11 @@ class RowLane:
             facts.lines.events,
         ):
             raise OSError(errno.EIO, "the log changed while it was read")
-        for text in last_row:
-            self._put("history", text, file, offset)
+        if row is not None:
+            for text in last_line:
+                self._put(
+                    "history", text, file, row.begin
+                )  # there is more to send, should a body without it be the last
         body = self._body
         rest = console.rest()
         for line in rest:
@@ -134,20 +142,22 @@ class RowLane:
             self._save(file, facts.end)
 
     def _put(self, kind: str, text: str, file: BinaryIO, offset: int) -> None:
-        """Add a line to the body; one that has no room for it is posted first. Lines of what lies behind `offset` are not in it."""
+        """Add a line to the body; one that has no room for it is posted first, as all that there is before `offset`."""
         size = _size(text)
         if self._body.size and self._body.size + size > self.body_bytes:
             self._post(self._body, file, offset)
             self._body = self._new_body()
         body = self._body
-        {"history": body.history, "stats": body.events}.get(kind, body.console).append(text)
+        lines = body.history if kind == "history" else body.events if kind == "stats" else body.console
+        lines.append(text)
         body.size += size
 
-    def _texts(self, record: Record, rows: Rows, console: Console, seen: Lines, sent: Lines) -> list[str]:
-        """The lines of a record that are to be sent; counts all of them in `seen`. A damaged record has none."""
+    def _others(self, record: Record, console: Console, seen: Lines, sent: Lines) -> list[str]:
+        """The lines of a record that is no row, as far as they are to be sent; all are counted in `seen`.
+
+        A damaged record has none.
+        """
         try:
-            if record.kind == "history":
-                return self._row(record, rows, seen, sent)
             if record.kind == "summary" and self._fold is not None:
                 self._fold.summary(record)
                 return []
@@ -170,14 +180,15 @@ class RowLane:
     def _row(self, record: Record, rows: Rows, seen: Lines, sent: Lines) -> list[str]:
         """The line of the row before this one, if it is to be sent: now it is whole."""
         self._row_records += 1
+        body = record.body
         try:
-            paths, values = decode_history(record.body)
+            paths, values = decode_history(body)
         except WireError:
             if self.state is not None:
                 self.state.add(record)  # which notes the gap
             return []
         if self._fold is not None:
-            self._fold.row(paths, values, record.body)
+            self._fold.row(paths, values, body)
         return self._finished(rows.add(paths, values, record.offset), rows, seen, sent)
 
     def _finished(self, row: Row | None, rows: Rows, seen: Lines, sent: Lines) -> list[str]:
@@ -203,7 +214,7 @@ class RowLane:
         return Body(base.history + queued.history, base.events + queued.events, base.console + queued.console)
 
     def _post(self, body: Body, log: BinaryIO, offset: int, *, unfinished: int = 0) -> None:
-        """Post a body that holds everything before `offset`, once the one before it is acknowledged.
+        """Post a body that holds everything before `offset` but the row that is open there, once the one before is acknowledged.
 
         `unfinished` console lines at its end may still change, so they are not counted as sent.
         """

@@ -19,6 +19,7 @@ from .lines import Console, Row, Rows
 
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
 _STEP_TAG = 0x12  # of the field behind the items of a row
+_TAIL = 4  # bytes: rows end with their step's number, so those of different steps rarely end alike
 _STEP_KEY = b"\x05_step\x82\x01"  # what stands before the size and the text of a row's step
 
 
@@ -150,7 +151,7 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
     state.files, state.exit_code, state.last_step, state.preempting = {}, None, None, False
     console = Console(start_ns)
     state.begin_log()
-    unfolded, step = 0, b""
+    unfolded, before, tail = 0, None, b""
     with log.open("rb", buffering=0) as file:
         reader = LogReader(file)
         for item in reader.finish():
@@ -160,9 +161,11 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
             if fold_rows or item.kind not in ("history", "summary"):
                 state.add(item)
             elif item.kind == "history":
-                before, step = step, _glance(item)
                 unfolded += 1
-                facts.parts += step == before != b""
+                last_tail, tail = tail, item.payload[-_TAIL:]
+                if tail == last_tail and before is not None:
+                    facts.parts += _glance(item) == _glance(before) != b""
+                before = item
             facts.row_records += item.kind == "history"
             facts.end = item.end
             if item.kind in Console.KINDS:
