@@ -5,13 +5,14 @@ Only `diff` runs a command.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from .redact import MARK, redact_text
+from .redact import MARK, known_secrets, redact_text
 
 _CAP = 4 << 20  # bytes; packed-refs of a large repository
 MAX_DIFF = 10 << 20
@@ -144,5 +145,5 @@ def diff(root: Path, *, limit: int = MAX_DIFF, timeout_s: float = 5.0, redact: b
         text = text[: text.rfind(b"\n", 0, limit) + 1]
     if not redact:
         return Diff(text, cut, 0)
-    found = redact_text(text.decode("utf-8", "surrogateescape"), code=True)
+    found = redact_text(text.decode("utf-8", "surrogateescape"), known=known_secrets(os.environ), code=True)
     return Diff(found.text.encode("utf-8", "surrogateescape"), cut, found.removed)

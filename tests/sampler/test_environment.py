@@ -86,11 +86,37 @@ def test_git_of_a_worktree_with_packed_refs(tmp_path):
     assert (state.root, state.commit, state.remote_url) == (tmp_path / "tree", COMMIT, "git@host:a/b.git")
 
 
-@pytest.mark.parametrize("head", ["ref: ../../secret\n", "ref: /etc/passwd\n", "garbage\n", ""])
-def test_git_head_that_leads_elsewhere_is_no_commit(tmp_path, head):
-    """A HEAD that points out of the repository, or is no hash, gives no commit and reads nothing outside."""
+@pytest.mark.parametrize("head", ["ref: refs/heads/none\n", "garbage\n", ""])
+def test_git_head_that_leads_nowhere_is_no_commit(tmp_path, head):
+    """A branch without one, or what is no hash."""
     repository(tmp_path / ".git", {"HEAD": head})
     assert find(tmp_path).commit is None
+
+
+@pytest.mark.parametrize("head", ["ref: ../../outside", "ref: refs/../../../outside", "ref: {}/outside"])
+def test_no_file_outside_the_repository_is_read_for_a_commit(tmp_path, head):
+    """Even if one is there that holds a commit."""
+    repository(tmp_path / "repo" / ".git", {"HEAD": head.format(tmp_path)})
+    for folder in (tmp_path, tmp_path / "repo"):
+        (folder / "outside").write_text(COMMIT)
+
+    assert find(tmp_path / "repo").commit is None
+
+
+def test_the_remote_that_is_named(tmp_path):
+    """`origin` wherever it stands, and its `url` alone, no other setting that has one in its name."""
+    config = """
+        [remote "fork"]
+            url = https://host/fork.git
+        [remote "origin"]
+            pushurl = https://host/push.git
+            url = "https://host/origin.git"
+        [url "https://host/instead"]
+            insteadOf = https://host/of
+    """
+    repository(tmp_path / ".git", {"HEAD": COMMIT, "config": config})
+
+    assert find(tmp_path).remote_url == "https://host/origin.git"
 
 
 def test_detached_head(tmp_path):
@@ -186,18 +212,20 @@ def tree(tmp_path, monkeypatch):
     return folder
 
 
-def test_a_diff_is_what_is_not_committed(tree):
+def test_a_diff_is_what_is_not_committed(tree, monkeypatch):
     """With secrets out of it; git's own index stays untouched, and a file that git does not know is not in it."""
     assert diff(tree).patch == b""
-    (tree / "train.py").write_text('lr = 0.2\nseed = 0\napi_key = "hunter2"\n')
+    monkeypatch.setenv("DB_PASSWORD", "correct-horse")
+    (tree / "train.py").write_text('lr = 0.2\nseed = 0\napi_key = "hunter2"\nx = "correct-horse"\n')
     (tree / "new.py").write_text("new\n")
     index = (tree / ".git" / "index").stat()
     found = diff(tree)
 
     assert b"-lr = 0.1\n+lr = 0.2\n seed = 0\n" in found.patch
     assert b"hunter2" not in found.patch
+    assert b"correct-horse" not in found.patch
     assert b"new" not in found.patch
-    assert (found.cut, found.redacted) == (False, 1)
+    assert (found.cut, found.redacted) == (False, 2)
     assert b'+api_key = "hunter2"' in diff(tree, redact=False).patch
     assert (tree / ".git" / "index").stat() == index
 

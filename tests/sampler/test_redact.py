@@ -220,6 +220,18 @@ def test_what_stands_around_decides(text, expected):
     assert redact_text(text).text == (text if expected is None else expected)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["https://me:hunter2@host/x", "password=hunter2", "--api-key hunter2", "secret: hunter2", "Cookie: a=b; c=d"],
+)
+def test_what_is_hidden_already_is_not_counted_again(text):
+    """A run that is begun with what another one logged hides nothing new."""
+    once = redact_argv(text.split(" ") if text[0] == "-" else [text])
+
+    assert once.removed == 1
+    assert redact_argv(once.args) == (once.args, 0)
+
+
 def test_overlapping_finds_are_one():
     """A token that also stands beside a telling name, inside a URL, is taken out and counted once."""
     token = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
@@ -264,6 +276,7 @@ def test_an_argument_behind_its_option_goes_whole():
         (["--api-keys", "a", "b", "--lr", "1"], ["--api-keys", MARK, MARK, "--lr", "1"]),
         (["-m", "pkg.auth", "serve"], None),
         (["--columns", "token", "label"], None),
+        (["set password=hunter2 and go"], [f"set password={MARK} and go"]),
         (["--tokenizer", f"/cache/snapshots/{HEX40}/tokenizer.json"], None),
     ],
 )
