@@ -6,7 +6,7 @@ import io
 import math
 
 import pytest
-from runferry.logformat import Gap, GapReason, RunState, load, messages
+from runferry.logformat import Gap, GapReason, RunState, load, messages, read_records
 from support.frames import log_of
 
 
@@ -26,6 +26,11 @@ class Log:
             record.item.add(nested_key=key.split("__"), value_json=value)
         return self.add(history=record)
 
+    def items_row(self, **values):
+        """A row of these items and no more."""
+        items = [messages.HistoryItem(nested_key=[key], value_json=value) for key, value in values.items()]
+        return self.add(history=messages.HistoryRecord(item=items))
+
     def items(self, kind, update=(), remove=()):
         record = {"config": messages.ConfigRecord, "summary": messages.SummaryRecord}[kind]()
         for path, value in update:
@@ -44,8 +49,6 @@ class Log:
         return self.add(output_raw=record)
 
     def state(self, **options) -> RunState:
-        from runferry.logformat import read_records
-
         return RunState(**options).add_all(read_records(io.BytesIO(log_of(*self.payloads))))
 
 
@@ -321,3 +324,85 @@ def test_samples_are_numbers():
 
     assert list(sample.values) == ["a", "e"]
     assert sample.values["a"] == 1.5
+
+
+def test_records_of_one_step_that_follow_each_other_are_one_row():
+    """Their items count as if they stood in one record; other kinds of records between them make no difference."""
+    log = (
+        Log().row(0, a="1", b="1", n__x="1").output("x\n").row(0, a="2", n__y="2", b="{").row(0, c="null").row(1, a="5")
+    )
+    state = log.state()
+
+    assert state.rows == [{"a": 2, "b": 1, "n": {"x": 1, "y": 2}, "c": None, "_step": 0}, {"a": 5, "_step": 1}]
+    assert (state.row_count, state.part_count, state.counts["history"], state.last_step) == (2, 2, 4, 1)
+    assert log.state(keep_rows=False).row_count == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        ([("n", "5"), ("n__x", "1")], {"x": 1}),
+        ([("n__x", "1"), ("n", "5")], 5),
+        ([("n", "5"), ("n__x", "1"), ("n", "6")], 6),
+        ([("n", '{"a":1,"b":2}'), ("n__b", "3")], {"a": 1, "b": 3}),
+        ([("n__b", "3"), ("n", '{"a":1}')], {"a": 1}),
+        ([("n__x", "1"), ("n__x__y", "2"), ("n__z", "3")], {"x": {"y": 2}, "z": 3}),
+    ],
+)
+def test_a_later_part_stands_in_place_of_what_is_below_and_above_its_keys(parts, whole):
+    """A value takes the place of an object and the other way round; an object that came whole keeps its other keys."""
+    log = Log()
+    for key, text in parts:
+        log.row(0, **{key: text})
+
+    assert log.state().rows == [{"n": whole, "_step": 0}]
+
+
+@pytest.mark.parametrize(
+    "steps", ["0 1 0", "1 1.0", "1.0 1.0", "true true", '"1" "1"', "1 01", "1e2 1e2", "9" * 20 + " " + "9" * 20]
+)
+def test_other_records_are_rows_of_their_own(steps):
+    """Steps that do not follow each other, are no whole numbers, or are spelled otherwise."""
+    log = Log()
+    for step in steps.split():
+        log.items_row(_step=step, a="1")
+
+    assert log.state().row_count == len(log.payloads)
+
+
+def test_rows_without_a_step_are_never_joined():
+    """Nothing says that they belong together."""
+    log = Log()
+    for text in "12":
+        log.items_row(a=text)
+
+    assert log.state().rows == [{"a": 1}, {"a": 2}]
+
+
+def test_another_log_begins_with_a_row_of_its_own():
+    """Its header or run record tells, else who reads it."""
+    first, second, bare = Log().add(header=messages.HeaderRecord()).row(3, a="1"), Log(), Log().row(3, c="1")
+    second.add(run=messages.RunRecord(run_id="r")).row(3, b="1").add(run=messages.RunRecord(notes="n")).row(3, d="1")
+    state = RunState()
+    for log in (first, second):
+        state.add_all(read_records(io.BytesIO(log_of(*log.payloads))))
+    state.begin_log()
+    state.add_all(read_records(io.BytesIO(log_of(*bare.payloads))))
+
+    assert state.rows == [{"a": 1, "_step": 3}, {"b": 1, "d": 1, "_step": 3}, {"c": 1, "_step": 3}]
+
+
+def test_a_row_in_parts_counts_once_in_what_its_metrics_make():
+    """Minimum, mean and the rest are over rows: the last value of each."""
+    log = (
+        Log()
+        .metric("m", "min max mean first last")
+        .row(0, m="8")
+        .row(0, m="1")
+        .row(0, m="2")
+        .row(1, m="4")
+        .row(1, x="1")
+    )
+    assert log.state().summary["m"] == {"min": 2, "max": 4, "mean": 3, "first": 2, "last": 4}
+
+    assert Log().metric("m", "min").row(0, m="8").row(0, m='"off"').state().summary["m"] == "off"

@@ -45,17 +45,41 @@ def test_an_open_row_can_be_read_within_a_second(begin):
     assert [given(row) for row in rows] == [{"_step": 3, "a": 1}]
 
 
-def test_parts_of_a_step_are_one_row_to_who_reads_by_step(parts):
+def test_parts_of_a_step_are_one_row(parts):
     """Later parts add to earlier ones and go over them, nested keys too; so does the summary."""
     state = load(parts)
-    whole: dict[int, dict] = {}
-    for row in map(given, state.rows):
-        before = whole.setdefault(row["_step"], {})
-        before |= row | ({"n": {**before.get("n", {}), **row["n"]}} if "n" in row else {})
 
-    assert list(whole.values()) == WHOLE
+    assert [given(row) for row in state.rows] == WHOLE
+    assert (state.row_count, state.part_count, state.counts["history"]) == (2, 3, 5)
     assert {key: state.summary[key] for key in "abc"} == {"a": 12, "b": 2, "c": 11}
     assert state.summary["n"] == {"x": 1, "y": 2}
+
+
+@pytest.mark.parametrize("durability", ["relaxed", "normal", "record", "disk"])
+def test_a_row_has_the_time_that_the_caller_gave_it(begin, durability):
+    """Also when it is finished by a part that has none, long after."""
+    run = begin(durability=durability)
+    run.log({"a": 1, "_timestamp": 5.0}, step=0)
+    run.flush()
+    run.log({"b": 2}, step=0)
+    (path,) = run.finish().paths
+    (row,) = load(path).rows
+
+    assert (row["_timestamp"], given(row)) == (5.0, {"_step": 0, "a": 1, "b": 2})
+
+
+def test_a_row_counts_once_in_the_mean_of_its_metric(begin):
+    """With its last value, however many parts of it were written before, in the run's own summary and in the log's."""
+    run = begin()
+    run.define_metric("a", summary="mean,min")
+    for step, values in enumerate([[1, 2, 30], [10]]):
+        for value in values:
+            run.log({"a": value}, step=step)
+            run.flush()
+    assert run.summary["a"] == {"mean": 20, "min": 10}
+    (path,) = run.finish().paths
+
+    assert load(path).summary["a"] == {"mean": 20, "min": 10}
 
 
 @pytest.mark.peer
