@@ -11,6 +11,7 @@ job that hangs. Those are left alone, before and since.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -35,7 +36,6 @@ class Signals:
         self._caught = self._catch
         self._live = True
         self._signal, self._getsignal = signal.signal, signal.getsignal
-        self._address: int | None = None  # of the handler in C that calls those in Python
         for number in self._numbers:
             handler = self._getsignal(number)
             if handler is None or handler is signal.SIG_IGN:  # None: set before Python began
@@ -44,7 +44,6 @@ class Signals:
                 continue  # a handler in C, which one in Python could not go on to
             self._handlers[number] = handler
             self._signal(number, self._caught)
-            self._address = _address(_action(number))
         self._set, self._get = self._set_handler, self._get_handler
         _replace("signal", self._set)
         _replace("getsignal", self._get)
@@ -65,8 +64,10 @@ class Signals:
         for number, handler in self._handlers.items():
             if self._getsignal(number) is self._caught:
                 action = _action(number)
+                self._signal(number, self._caught)
+                foreign = _address(action) != _address(_action(number))  # C code has set its own since
                 self._signal(number, handler)
-                if _address(action) != self._address:  # C code has set its own since
+                if foreign:
                     _restore(number, action)
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
@@ -94,6 +95,9 @@ class Signals:
 
 def _action(number: int) -> Any:
     """The system's `struct sigaction` of a signal; None where it cannot be had."""
+    # Nearly all who set handlers in C come with one of these modules, and asking costs the import of `ctypes`.
+    if sys.modules.keys().isdisjoint({"ctypes", "faulthandler"}):
+        return None
     try:
         import ctypes
 
