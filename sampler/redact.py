@@ -41,7 +41,7 @@ _SECRET_NAME = re.compile(
 )
 # `--pad-token <pad>`, `eos_token=</s>`: words of the model's vocabulary, not credentials
 _MODEL_TOKEN = re.compile(
-    rf"{_WORD}(?:pad(?:ding)?|[bes]os|eo[dimt]|[bs]o[it]|unk(?:nown)?|oov|mask(?:ed)?|sep|cls|class|image|img|audio|video"
+    rf"{_WORD}(?:pad(?:ding)?|[bes]os|eo[dimt]|boi|so[it]|unk(?:nown)?|oov|mask(?:ed)?|sep|cls|class|image|img|audio|video"
     r"|speech|text|patch|region|object|special|stop|start|end|begin|prefix|suffix|separator|delimiter|split|blank|space"
     r"|newline|word|max|min|num|n|per|new|next|prev|first|last|add|trigger|placeholder|virtual|target|draft|forced"
     r"|decoder|assistant|system|think|tool|response|answer|query|context|null|empty|dummy|label|instance|initializer"
@@ -74,7 +74,7 @@ def is_secret_value(name: str, value: str) -> bool:
     """Whether `value` can be the credential that a secret name promises: no switch, number or word of tokens, folder."""
     if value.startswith(MARK[:-1]) or _NO_VALUE.match(value):
         return False
-    if _WORKING_FOLDER.match(name) and _PATH.match(value):
+    if _WORKING_FOLDER.match(name.lstrip("-")) and _PATH.match(value):
         return False
     return bool(_STRONG_NAME.search(name)) or not (_NUMBER.match(value) or _VOCABULARY.match(value))
 

@@ -59,8 +59,8 @@ class IdentityMethods:
         return self._identity.info.name
 
     @name.setter
-    def name(self, name: str) -> None:
-        self._identify(records.FEATURE_RUN_NAME, name=str(name))
+    def name(self, name: str | None) -> None:
+        self._identify(records.FEATURE_RUN_NAME, name="" if name is None else str(name))
 
     @property
     def notes(self) -> str:
@@ -68,8 +68,8 @@ class IdentityMethods:
         return self._identity.info.notes
 
     @notes.setter
-    def notes(self, notes: str) -> None:
-        self._identify(records.FEATURE_RUN_NAME, notes=str(notes))
+    def notes(self, notes: str | None) -> None:
+        self._identify(records.FEATURE_RUN_NAME, notes="" if notes is None else str(notes))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -77,8 +77,8 @@ class IdentityMethods:
         return self._identity.info.tags
 
     @tags.setter
-    def tags(self, tags: Iterable[str]) -> None:
-        given = (tags,) if isinstance(tags, str) else tags
+    def tags(self, tags: Iterable[str] | None) -> None:
+        given = (tags,) if isinstance(tags, str) else tags or ()
         self._identify(records.FEATURE_RUN_TAGS, tags=tuple(str(tag) for tag in given))
 
     @property

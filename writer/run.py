@@ -264,6 +264,9 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
     # -- config and summary --------------------------------------------------------------------------------------
 
     def _config_changed(self, path: KeyPath, value: Any) -> None:
+        if self._closed:
+            self._log_refused()
+            return
         self._note(records.FEATURE_CONFIG_ITEM)
         changes = self._identity.config_change(path, value)
         self._submit(lambda recorder: recorder.record_all(changes, urgent=True))
@@ -282,6 +285,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
 
     def _summary_changed(self, path: KeyPath, value: Any) -> None:
         if not self._takes_rows:  # media of a forked child, too, have no business in the run's directory
+            self._log_refused()
             return
         self._note(records.FEATURE_SUMMARY)
         if value is REMOVED:
@@ -454,6 +458,8 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
 
     def _submit(self, job: Job, *, wake: bool = True, wait: bool = True) -> None:
         if self._closed:
+            if wait:  # else it may be a signal's handler
+                self._log_refused()
             return
         self._hand_off(job)
         if wake:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import records
@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from .console import ConsoleLog
     from .pump import Job
 
+_LEVELS = ("INFO", "WARN", "ERROR")
+
 
 class TellMethods:
     """Mixed into `Run`, which owns the attributes named here."""
 
     _console: ConsoleLog
+    _warn_once: Callable[[str, str], None]
 
     if TYPE_CHECKING:
 
@@ -66,14 +69,18 @@ class TellMethods:
         Args:
             title: short.
             text: as long as need be.
-            level: "INFO" (default), "WARN" or "ERROR", or an `AlertLevel`.
+            level: "INFO" (default), "WARN" or "ERROR", or an `AlertLevel`; what is none of them counts as "INFO".
             wait_duration: seconds (or a timedelta) for which the same title stays silent afterwards; a minute unless
                 given.
         """
         given: Any = 60 if wait_duration is None else wait_duration
         seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
         silent_ms = int(min(max(0.0, float(seconds) * 1000), 2.0**53))  # "for ever" is a number in the log
-        body = records.alert(str(title), str(text), str(getattr(level, "value", level) or "INFO"), silent_ms)
+        urgency = str(getattr(level, "value", level) or "INFO").upper()
+        if urgency not in _LEVELS:
+            self._warn_once(f"alert {urgency}", f"alert: level {level!r} is none of {', '.join(_LEVELS)}")
+            urgency = "INFO"
+        body = records.alert(str(title), str(text), urgency, silent_ms)
         self._submit(lambda recorder: recorder.record(body, urgent=True))
 
     def mark_preempting(self) -> None:

@@ -122,7 +122,7 @@ def test_arguments():
     [
         ("apiKey HF_TOKEN aws_secret_access_key AWS_ACCESS_KEY_ID SLURM_JWT dbPassword hftoken passwd db_pwd", True),
         ("AWS_SESSION_TOKEN admin_token login-token backendToken s3secret PGPASSWORD DB_PASS smtp_pass", True),
-        ("OPENAI_API_KEY_2 apikey2 AWSAccessKeyId openaiApiKey oauth", True),
+        ("bot_token user_token app_token OPENAI_API_KEY_2 apikey2 AWSAccessKeyId openaiApiKey oauth", True),
         ("add_keys embed_keys forward_pass sos_token instance_token word_delimiter_token token1 padToken", False),
         ("storage_key signing-key wandb_key cookie access_token refreshToken client_secret private.key auth", True),
         ("tokens bos_token keyboard secretary max_tokens tokenizer num_tokens token_type key_dim passes author", False),
@@ -276,6 +276,7 @@ def test_an_argument_behind_its_option_goes_whole():
         (["--api-keys", "a", "b", "--lr", "1"], ["--api-keys", MARK, MARK, "--lr", "1"]),
         (["-m", "pkg.auth", "serve"], None),
         (["--columns", "token", "label"], None),
+        (["--pwd", "/scratch/me"], None),
         (["set password=hunter2 and go"], [f"set password={MARK} and go"]),
         (["--tokenizer", f"/cache/snapshots/{HEX40}/tokenizer.json"], None),
     ],

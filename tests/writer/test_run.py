@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runferry.logformat import read_records
 from runferry.logformat.wire import set_flags
-from runferry.writer import UnloggableError, pump, records
+from runferry.writer import AlertLevel, UnloggableError, pump, records
 from runferry.writer.media.table import Table
 from runferry.writer.ranks import Role
 from support.faultfs import FaultFS
@@ -534,6 +534,43 @@ def test_a_run_as_context(begin, state):
         with pytest.raises(type(error)), begin() as run:
             raise error
         assert state(*run.finish().paths).exit_code == code
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda run: run.config.update(a=1),
+        lambda run: run.summary.update(a=1),
+        lambda run: setattr(run, "name", "late"),
+        lambda run: run.alert("late", "x"),
+        lambda run: run.define_metric("a"),
+    ],
+    ids=["config", "summary", "name", "alert", "metric"],
+)
+def test_what_is_told_to_a_finished_run_is_named(begin, change):
+    """It goes nowhere, and one line says so; a disabled run is told what one likes."""
+    warnings = []
+    run, disabled = begin(warn=warnings.append), begin(mode="disabled", warn=warnings.append)
+    for one in (run, disabled):
+        one.finish()
+        change(one)
+        change(one)
+
+    assert warnings == [f"run {run.id} is finished: what is logged now goes nowhere"]
+
+
+def test_names_and_levels_as_scripts_give_them(begin, state):
+    """None is no name; levels in any case, and an unknown one is named."""
+    warnings = []
+    run = begin(name="n", notes="n", warn=warnings.append)
+    run.name = run.notes = run.tags = None
+    for level in (None, "warn", AlertLevel.ERROR, "critical"):
+        run.alert("title", "text", level)
+    found = state(*run.finish().paths)
+
+    assert (run.name, run.notes, run.tags) == ("", "", ())
+    assert [alert.level for alert in found.alerts] == ["INFO", "WARN", "ERROR", "INFO"]
+    assert warnings == ["alert: level 'critical' is none of INFO, WARN, ERROR"]
 
 
 def test_finish_twice_and_log_afterwards(begin, state):
