@@ -136,16 +136,30 @@ _NAME_ANCHORS = ("key", "token", "secret", "pass", "pwd", "cred", "auth", "jwt",
 _NAME_REACH = 80  # characters of a name before and behind its anchor
 _NAME_CHARACTERS = string.ascii_letters + string.digits + "_.-"
 _NAME_REST = rf"[\w.-]{{0,{_NAME_REACH}}}"
-_SIGN = r"(?:=>|(?:[:?+]|\|\|)?={1,3}|:)"
-_TYPED_SIGN = rf"(?:(?::\s{{0,4}}[\w.\[\], |]{{1,60}}=)|{_SIGN})"  # `api_key: str = "..."`
+_SIGN = (
+    r"=>|(?:[:?+]|\|\|)?={1,3}|:|%3[AD]"
+    r"|(?-i:(?<=[A-Z0-9][\"']),(?=\s?[\"'](?![A-Z0-9_]{1,80}[\"'])))"  # `getenv("API_KEY", "x")`, and no further name
+)
+_BARE = (  # to the next blank or quote, or to what separates it from a further name, or ends a bracket
+    r"(?:[^\s\"'&;,}\]\\]|[&;,](?!\s|$|[\"']?[\w.-]{1,64}[\"']?\s?[=:])|[}\]](?![\s&;,})\]\"']|$))+"
+)
 _VALUE = (
     r"\s{0,4}(?:[|>][-+]?\s{1,16})?(?:"  # a block of YAML
     r"[bfru]{0,2}(?P<quote>\\{0,3}(?:\"{3}|'{3}|[\"']))(?P<quoted>(?:(?!(?P=quote))(?:\\.|.)){1,4096})(?P=quote)"
-    r"|\\{0,3}[\"']?(?P<bare>(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]\\]+))"
+    rf"|\\{{0,3}}[\"']?(?P<bare>(?:(?:bearer|basic|token)\s+)?{_BARE}))"
 )
-_ASSIGNED = rf"\\{{0,3}}[\"']?\]?\s{{0,4}}{_SIGN}{_VALUE}"
-_ASSIGNED_IN_CODE = rf"\\{{0,3}}[\"']?\]?\s{{0,4}}{_TYPED_SIGN}{_VALUE}"
-_FURTHER = r"(?:,[^\s\"'&;,}\]\\=:]+(?=[\s\"'&;,}\]\\]|$))+"  # `api_keys=a,b`
+
+
+def _assigned_by(sign: str) -> str:
+    return rf"\\{{0,3}}[\"']?\]?\s{{0,4}}(?:{sign}|{_SIGN}){_VALUE}"
+
+
+_ASSIGNED = {
+    "text": _assigned_by(_SIGN),
+    "code": _assigned_by(r":\s{0,4}[\w.\[\], |]{1,60}="),  # `api_key: str = "..."`
+    "option": _assigned_by(r"(?<=[ \t])(?![-=:])"),  # `--api-key x`
+}
+"""What stands behind a secret name, by where that stands."""
 _FURTHER_COOKIES = r"(?:;\s?[^\s\"';,]+)+"
 _HEX_KEY = r"(?<![A-Za-z0-9])[0-9a-f]{40}(?![A-Za-z0-9])"
 _HEX_REACH = 32  # characters between `login` and the key
@@ -165,7 +179,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL | re.IGNORECASE if pattern in _ANY_CASE else re.DOTALL)
 
 
-_ANY_CASE = {_ASSIGNED, _ASSIGNED_IN_CODE, _BEARER, _USERINFO}
+_ANY_CASE = {*_ASSIGNED.values(), _BEARER, _USERINFO}
 
 
 class Redacted(NamedTuple):
@@ -202,8 +216,7 @@ def redact_text(text: str, *, before: str = "", known: Sequence[str] = (), code:
     """
     long = list(_long_stretches(text))
     spans = [*_shapes(text, long), *_found(text), *_urls(text)]
-    if long or "=" in text or ":" in text:
-        spans += _named(text, code=code, digests=bool(long))
+    spans += _named(text, code=code, digests=bool(long))
     for secret in known:
         spans += ((at, at + len(secret)) for at in _places(text, secret))
     if before and _KEY_BEFORE.search(before) and not _HASH_BEFORE.search(before):
@@ -302,17 +315,16 @@ def _assigned(text: str, name: str, end: int, *, code: bool) -> Span | None:
     """The secret that stands behind an assignment to `name`, which ends at `end`."""
     if not is_secret_name(name):
         return None
-    match = _compiled(_ASSIGNED_IN_CODE if code else _ASSIGNED).match(text, end)
+    place = "option" if name[0] == "-" else "code" if code else "text"
+    match = _compiled(_ASSIGNED[place]).match(text, end)
     if match is None:
         return None
     kind = "bare" if match["quoted"] is None else "quoted"
     if (code and kind == "bare") or not is_secret_value(name, match[kind]):
         return None
     start, end = match.span(kind)
-    if kind == "bare":
-        further = _FURTHER_COOKIES if name.lower().endswith("cookie") else _FURTHER
-        more = _compiled(further).match(text, end)
-        end = more.end() if more else end
+    if kind == "bare" and name.lower().endswith("cookie") and (more := _compiled(_FURTHER_COOKIES).match(text, end)):
+        end = more.end()
     return start, end
 
 

@@ -196,6 +196,17 @@ def test_positions_hold_beside_letters_that_become_two():
         ("Cookie: a=b; session=c", f"Cookie: {MARK}"),
         ("password=abc,def lr=1", f"password={MARK} lr=1"),
         ("password=abc,lr=1", f"password={MARK},lr=1"),
+        ("?password=a&b&lr=1", f"?password={MARK}&lr=1"),
+        ("{password: a}b]c, lr: 1}", f"{{password: {MARK}, lr: 1}}"),
+        ("[{password: abc}]", f"[{{password: {MARK}}}]"),
+        ("password=a&b;c,d}e lr=1", f"password={MARK} lr=1"),
+        ("t.py --api-key hunter2 --lr 1", f"t.py --api-key {MARK} --lr 1"),
+        ("t.py --api-key 'a b' --lr 1", f"t.py --api-key '{MARK}' --lr 1"),
+        ("t.py --api-key --lr 1", None),
+        ("os.getenv('API_KEY', 'hunter2')", f"os.getenv('API_KEY', '{MARK}')"),
+        ("env = ['API_KEY', 'HF_TOKEN', 'HOME']", None),
+        ("names = ['api_key', 'lr']", None),
+        ("auth_token%3Dhunter2", f"auth_token%3D{MARK}"),
         (f"https://{'a1' * 20}:x-oauth-basic@h/x", f"https://{MARK}@h/x"),
         (f"https://{'a1' * 20}:@h/x", f"https://{MARK}@h/x"),
         (f"https://h/x?X-Amz-Signature={'a1' * 32}&y=1", f"https://h/x?X-Amz-Signature={MARK}&y=1"),
@@ -255,10 +266,11 @@ def test_source_code_keeps_its_names():
     """In a diff only literals are secrets, and tokens by their shape."""
     code = (
         'def f(token: str, api_key=None):\n    self.password = password\n    key = "k"\n    api_key = "hunter2"\n'
-        '    secret: str | None = f"hunter2"\n'
+        '    secret: str | None = f"hunter2"\n    DB_PASSWORD: str = environ.get("DB_PASSWORD", "hunter2")\n'
+        '    API_KEY: Final = "hunter2"\n'
     )
 
-    assert redact_text(code, code=True) == (code.replace("hunter2", MARK), 2)
+    assert redact_text(code, code=True) == (code.replace("hunter2", MARK), 4)
 
 
 def test_an_argument_behind_its_option_goes_whole():
