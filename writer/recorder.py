@@ -210,12 +210,14 @@ class Recorder:
 
     def _emit(self, now: float, row: Row, step: int | None = None) -> None:
         step = self.step if step is None else step
-        wall = round(now + self._wall_offset, 6)
+        # To microseconds; half the time that `round` takes.
+        wall = int((now + self._wall_offset) * 1e6 + 0.5) / 1e6
+        runtime = int((now - self._start) * 1e6 + 0.5) / 1e6
         if self.definitions:
             row = self._with_step_metrics(row)
         encoder = self._encoder
         plan = encoder.plan(row)
-        body, parts, nulls = encoder.encode(plan, plan.values(row, step, round(now - self._start, 6), wall), step)
+        body, parts, nulls = encoder.encode(plan, plan.values(row, step, runtime, wall), step)
         if encoder.unwritable:
             self._unwritable()
         if len(body) > MAX_BODY_BYTES:
