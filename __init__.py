@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         alert,
         attach,
         define_metric,
+        errors,
         finish,
         init,
         join,
@@ -89,6 +90,7 @@ _WRITER = """
 """
 _WHERE = {
     **dict.fromkeys(_WRITER.split(), ".writer"),
+    "errors": ".writer",
     "load": ".logformat",
     "read": ".logformat",
     "Artifact": ".writer.artifact",
@@ -138,6 +140,7 @@ __all__ = [
     "box3d",
     "config",
     "define_metric",
+    "errors",
     "finish",
     "init",
     "join",
@@ -181,7 +184,7 @@ def __getattr__(name: str) -> Any:
     if name == "plot":
         return importlib.import_module(".writer.media.plot", __name__)
     if name not in _WHERE:
-        hint = "" if name.startswith("_") else "; what is not there yet stands in the README"
+        hint = "" if name.startswith("_") else "; docs/drop-in.md lists the names of wandb that are not here"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     value = getattr(importlib.import_module(_WHERE[name], __name__), name)
     globals()[name] = value

@@ -101,6 +101,10 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
     resolved = resolve(arguments, settings)
     if _current is not None and not _current.finished and resolved.reinit != "create_new":
         if resolved.reinit != "finish_previous" and not (resolved.reinit == "default" and in_notebook()):
+            if not _current.settings.silent:
+                say(
+                    f"run {_current.id} goes on: init in the middle of a run gives that run (reinit=True ends it first)"
+                )
             return _current
         _current.finish()
     role = Role.FULL if resolved.ranks == "all" else rank_of(os.environ).role
@@ -117,6 +121,9 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
     if _assigned:
         config = _assigned if config is None else {**_assigned, **values_of(config)}
     run = Run(resolved, config, role=role, behind=start.behind if start else None, version=__version__)
+    if resolved.strict and not run.disabled and run.log_path is None:
+        run.finish(1)
+        raise UsageError(f"strict: no log could be made in {resolved.root}; a warning above says why")
     _current, _assigned = run, {}
     if not resolved.silent and not run.disabled:
         if run.log_path and resolved.talks:

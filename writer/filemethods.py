@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ class FileMethods:
 
         def _refuse(self, topic: str, text: str) -> None: ...
         def _warn_once(self, topic: str, text: str) -> None: ...
+        @property
+        def disabled(self) -> bool:
+            """Whether nothing is written."""
 
     _settings: Resolved
     _identity: Identity
@@ -37,6 +41,7 @@ class FileMethods:
     _monotonic: Callable[[], float]
     _pump: Pump
     _made_files: RunFiles | None = None
+    _scratch = ""
     _files_late = False
     """Whether somebody waited for files in vain."""
     _recorded: set[bytes] | None = None
@@ -60,7 +65,14 @@ class FileMethods:
 
     @property
     def dir(self) -> str:
-        """The folder for the run's files; empty as long as there is none."""
+        """The folder for the run's files; empty as long as there is none.
+
+        A process that writes no log has a temporary one, gone with the process, so that scripts need not ask.
+        """
+        if self.disabled:
+            if not self._scratch:
+                self._scratch = _temporary()
+            return self._scratch
         directory = self._journal.directory
         return str(directory / "files") if directory else ""
 
@@ -124,3 +136,18 @@ def drop_all(staged: StagedRow | None) -> None:
     """The row goes nowhere."""
     for medium in (staged or {}).values():
         medium.drop()
+
+
+def _temporary() -> str:
+    import atexit
+    import shutil
+    import tempfile
+
+    folder, owner = tempfile.mkdtemp(prefix="runferry-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # a forked child leaves its parent's alone
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder

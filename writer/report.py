@@ -38,7 +38,7 @@ class FinishReport(NamedTuple):
         if self.rows_dropped:
             text += f"; {self.rows_dropped} rows did not make it"
         if self.others_dropped:
-            text += f"; {self.others_dropped} samples, pieces of console output or other records did not make it"
+            text += f"; {self.others_dropped} other records (samples, console output) did not make it"
         if self.rows_unsure:
             text += f"; {self.rows_unsure} rows are in a file that could not be synced"
         if not self.synced:

@@ -177,7 +177,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         """
         now = self._monotonic()
         if not self._takes_rows:
-            self._log_refused()
+            self._unlogged(data)
             return
         if step is not None:
             if type(step) is not int or not -_INT64 <= step < _INT64:
@@ -250,6 +250,15 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         if topic not in self._warned:
             self._warned.add(topic)
             self._warn(text)
+
+    def _unlogged(self, data: Any) -> None:
+        """A row that no log takes: where that is by design, scripts still read it in the summary."""
+        if not self.disabled and self._role is Role.FULL:
+            self._log_refused()
+        elif isinstance(data, Mapping):
+            for name, value in dict(data).items():
+                with suppress(Exception):  # as for a row that is logged
+                    self.summary[name] = value
 
     def _log_refused(self) -> None:
         if self._forked and not self._settings.silent:
@@ -404,7 +413,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         if not report.complete:
             self._warn(f"run {self.id}: {report}")
         elif self._settings.talks:
-            say(f"run {self.id}: {report}")
+            say(f"run {self.id}: {report}{f'; exit code {code}' if code else ''}")
         return report
 
     def _tell_hidden(self) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.peer
 FRAMEWORKS = "catboost gym integration keras lightgbm profiler sacred sklearn tensorboard tensorflow xgboost"
 """Integrations of the peer's that patch a framework; ours are in writer/integrations."""
 INTERNAL = (
-    "analytics apis data_types ensure_configured env errors helper jupyter patched proto sagemaker_auth"
+    "analytics apis data_types ensure_configured env helper jupyter patched proto sagemaker_auth"
     " sdk sklearn termsetup trigger util viz visualize wandb wandb_agent wandb_lib wandb_sdk wandb_torch"
 )
 """Modules and helpers of the peer's own machinery that are visible in its namespace."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import runferry
@@ -242,3 +243,42 @@ def test_the_machine_is_recorded_as_it_was_when_the_run_began(tmp_path, monkeypa
 
     environment = runferry.load(run.log_path).environment
     assert (environment.root, list(environment.args)) == (str(tmp_path), ["--lr", "1"])
+
+
+@pytest.mark.parametrize("how", ["disabled", "rank"])
+def test_a_process_that_logs_nothing_runs_the_same_script(init, monkeypatch, how):
+    """Disabled, or another rank: the summary holds what was logged, and `dir` is a folder that goes with the process."""
+    if how == "rank":
+        monkeypatch.setenv("RANK", "3")
+        monkeypatch.setenv("LOCAL_RANK", "3")
+    run = init(mode="disabled" if how == "disabled" else None)
+    run.log({"loss": 1, "val": {"acc": 0.5}})
+    run.log({"loss": 2, "bad": object()})
+
+    assert (run.summary["loss"], run.summary["val"]["acc"], "bad" in run.summary) == (2, 0.5, False)
+    assert Path(run.dir).is_dir()
+    assert run.dir == run.dir
+    assert run.log_path is None
+
+
+def test_a_second_init_gives_the_run_and_says_so(init, tmp_path, capsys):
+    """What it was given is not taken over, so nobody should believe it."""
+    run = runferry.init(dir=tmp_path, settings={**QUIET, "silent": False})
+    assert runferry.init(project="other") is run
+    assert "reinit=True" in capsys.readouterr().err
+
+
+def test_strict_begins_no_run_that_has_no_log(tmp_path):
+    """A path by mistake costs no training: `strict` refuses to begin."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(runferry.UsageError, match="no log could be made"):
+        runferry.init(dir=tmp_path / "file", strict=True, settings=QUIET)
+
+    assert runferry.run is None
+
+
+def test_the_end_tells_of_an_exit_code(tmp_path, capsys):
+    """The last line says with which code a run ended that did not end well."""
+    runferry.init(dir=tmp_path, settings={**QUIET, "silent": False}).finish(3)
+
+    assert "; exit code 3" in capsys.readouterr().err
