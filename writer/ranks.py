@@ -86,8 +86,8 @@ class Job(NamedTuple):
     """As the scheduler's tools print it; empty where it is no name that a person would know."""
     identity: tuple[str, ...]
     """Differs between any two jobs; the same in every attempt of one."""
-    restarted: bool
-    """This is not the first attempt."""
+    restarts: int
+    """How often it was started again: 0 in the first attempt."""
 
 
 def rank_of(environ: Mapping[str, str]) -> Rank:
@@ -148,19 +148,19 @@ def job_of(environ: Mapping[str, str], agent: Callable[[], str] | None = None) -
     task = environ.get("SLURM_ARRAY_TASK_ID", "")
     name = f"{environ.get('SLURM_ARRAY_JOB_ID') or number}_{task}" if task else number
     identity = ("slurm", environ.get("SLURM_CLUSTER_NAME", ""), name, environ.get("SLURM_STEP_ID", ""))
-    again = (_number(environ.get("SLURM_RESTART_COUNT")) or 0) > 0
-    return Job(name, identity, again or (torchrun is not None and torchrun.restarted))
+    restarts = _number(environ.get("SLURM_RESTART_COUNT")) or 0
+    return Job(name, identity, restarts or (torchrun.restarts if torchrun else 0))
 
 
 def _torchrun(environ: Mapping[str, str], agent: Callable[[], str]) -> Job | None:
-    attempt = _number(environ.get("TORCHELASTIC_RESTART_COUNT"))
+    restarts = _number(environ.get("TORCHELASTIC_RESTART_COUNT"))
     name = environ.get("TORCHELASTIC_RUN_ID", "")
-    if attempt is None and not name:
+    if restarts is None and not name:
         return None
     if name in {"", "none"}:  # the default: every job of that kind has this name
         process = agent()
-        return Job("", ("torchrun agent", process), bool(attempt)) if process else None
-    return Job(name, ("torchrun", name), bool(attempt))
+        return Job("", ("torchrun agent", process), restarts or 0) if process else None
+    return Job(name, ("torchrun", name), restarts or 0)
 
 
 def _agent() -> str:

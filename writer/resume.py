@@ -112,14 +112,18 @@ def _go_on(settings: Resolved, folder: Path, job: Job | None, now_s: float) -> S
         note = f"run {run_id} of this job has finished; this is a new one"
         return Start(_fresh(settings), notes=(note,), warnings=tuple(warnings))
     if not begun:
+        notes = []
+        if job is not None and job.restarts and not logs:
+            lost = _last_cut_off(settings, folder, now_s)
+            (warnings if lost else notes).append(_missing(job, folder, lost))
         if mode == "must":
             warnings.append(
                 f'resume="must": no log of run {run_id} in {folder}. Whether a server has it cannot be asked here;'
                 " steps begin at 0, and a sync puts them behind the server's"
             )
-        return Start(settings, warnings=tuple(warnings))
+        return Start(settings, notes=tuple(notes), warnings=tuple(warnings))
     alive = next((log for log in begun if _may_live(log, now_s)), None)
-    if alive is not None and not (job is not None and job.restarted):
+    if alive is not None and not (job is not None and job.restarts):
         warnings.append(
             f"{alive.path} has no end and grew {max(0.0, now_s - alive.modified_s):.0f} s ago: if its process"
             " is still there, both log to one run"
@@ -139,6 +143,30 @@ def _unfinished(settings: Resolved, folder: Path, now_s: float) -> Start:
             return Start(_fresh(settings), notes=(note,))
         return _go_on(settings._replace(run_id=log.run_id, given_id=True), folder, None, now_s)
     return Start(_fresh(settings))
+
+
+def _missing(job: Job, folder: Path, lost: EarlierLog | None) -> str:
+    """What a restarted job's user is told that has no log of this command: a run that is there is meant, or none is."""
+    name = f"job {job.name}" if job.name else "this job"
+    what = f"restart {job.restarts} of {name}, but no log with this command line in {folder}: a new run begins"
+    if lost is None:
+        return what
+    return f"{what}; the last run that was cut off is {lost.run_id}: give id= (or RUNFERRY_RUN_ID) to go on with it"
+
+
+def _last_cut_off(settings: Resolved, folder: Path, now_s: float) -> EarlierLog | None:
+    """The newest run of this folder and project that has not finished; one that may still go on where there is no other."""
+    finished, alive = set(), None
+    for log in newest_logs(folder):
+        if log.last_step is None or log.run_id in finished or not _belongs(log, settings):
+            continue
+        if log.exit_code == 0:
+            finished.add(log.run_id)
+        elif not _may_live(log, now_s):
+            return log
+        else:
+            alive = alive or log
+    return alive
 
 
 def _behind(settings: Resolved, logs: list[EarlierLog], warnings: list[str]) -> Start:

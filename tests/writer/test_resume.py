@@ -529,6 +529,57 @@ def test_runs_that_share_a_job_are_different_runs(tmp_path):
     assert len({start.settings.run_id for start in starts}) == len(starts)
 
 
+AGAIN = SLURM | {"SLURM_RESTART_COUNT": "1"}
+
+
+def test_a_restart_with_another_command_line_is_told_of_the_run_that_was_cut_off(tmp_path):
+    """A requeue script that adds an argument begins a new run, but not without the id of the one it may mean."""
+    before = begin_at(tmp_path, SLURM, resume="auto", argv=["loop.py", "100"])
+    make(tmp_path, before.settings.run_id, steps=range(50), age=300)
+    make(tmp_path, "done", start=10, steps=range(5))  # cut off once, and finished since
+    make(tmp_path, "done", start=20, steps=range(5), exit_code=0)
+    make(tmp_path, "else", start=30, steps=range(5), project="q")
+    make(tmp_path, "live", start=40, steps=range(5), age=2)  # of the same job, perhaps, and started again already
+    anew()
+    start = begin_at(tmp_path, AGAIN, resume="auto", argv=["loop.py", "100", "--from-ckpt"])
+
+    assert start.behind is None
+    assert start.warnings == (
+        f"restart 1 of job 77, but no log with this command line in {tmp_path / 'wandb'}: a new run begins; the last"
+        f" run that was cut off is {before.settings.run_id}: give id= (or RUNFERRY_RUN_ID) to go on with it",
+    )
+
+
+def test_a_restart_names_a_run_that_was_killed_just_now(tmp_path):
+    """Where no other was cut off: a launcher may be quicker than a log takes to look dead."""
+    make(tmp_path, "killed", steps=range(5), age=1)
+
+    assert "is killed: give id=" in begin_at(tmp_path, AGAIN, resume="auto").warnings[0]
+
+
+def test_a_restart_that_finds_no_run_at_all_is_a_note(tmp_path):
+    """The next command of a script that was cut off in the one before it, or a folder that is not the first one."""
+    make(tmp_path, "done", steps=range(5), exit_code=0)
+    start = begin_at(tmp_path, AGAIN, resume="auto")
+
+    assert start.warnings == ()
+    assert start.notes == (
+        f"restart 1 of job 77, but no log with this command line in {tmp_path / 'wandb'}: a new run begins",
+    )
+    assert begin_at(tmp_path, SLURM, resume="auto").notes == ()
+
+
+def test_a_restart_whose_first_attempt_logged_no_row_says_nothing(tmp_path):
+    """Its log is there, and there is nothing to go on behind."""
+    before = begin_at(tmp_path, SLURM, resume="auto")
+    make(tmp_path, before.settings.run_id)
+    make(tmp_path, "other", steps=range(5))
+    anew()
+    start = begin_at(tmp_path, AGAIN, resume="auto")
+
+    assert (start.behind, start.notes, start.warnings) == (None, (), ())
+
+
 def test_all_nodes_of_a_job_agree_on_the_run(tmp_path):
     """What samples another node's metrics logs to the run of rank 0, and reads no log for it."""
     zero = begin_at(tmp_path, SLURM | {"SLURM_PROCID": "0"}, resume="auto")
