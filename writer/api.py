@@ -113,7 +113,7 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
     from .. import __version__
 
     start = None
-    if resolved.resume_mode or resolved.ranks == "all":
+    if resolved.resume_mode or resolved.given_id or resolved.ranks == "all":
         from .resume import begin
 
         start = begin(resolved, os.environ, role)

@@ -72,6 +72,8 @@ def begin(
     if settings.ranks == "all" and not settings.group and world_size(environ) > 1:
         job = job_of(environ, agent)
         settings = settings._replace(group=job.name if job else "")
+    if not settings.resume_mode and settings.given_id and role is Role.FULL:
+        return Start(settings, warnings=_joined(settings))
     if not settings.resume_mode or (settings.resume_mode == "never" and not settings.given_id):
         return Start(settings)
     job = None if settings.given_id else job_of(environ, agent)
@@ -112,7 +114,7 @@ def _go_on(settings: Resolved, folder: Path, job: Job | None, now_s: float) -> S
         note = f"run {run_id} of this job has finished; this is a new one"
         return Start(_fresh(settings), notes=(note,), warnings=tuple(warnings))
     if not begun:
-        notes = []
+        notes: list[str] = []
         if job is not None and job.restarts and not logs:
             lost = _last_cut_off(settings, folder, now_s)
             (warnings if lost else notes).append(_missing(job, folder, lost))
@@ -143,6 +145,18 @@ def _unfinished(settings: Resolved, folder: Path, now_s: float) -> Start:
             return Start(_fresh(settings), notes=(note,))
         return _go_on(settings._replace(run_id=log.run_id, given_id=True), folder, None, now_s)
     return Start(_fresh(settings))
+
+
+def _joined(settings: Resolved) -> tuple[str, ...]:
+    """What is told where an id was given that has logs, without a word on going on with them."""
+    # The usual case is none, which the names of the directories tell.
+    found = (read_ends(path) for path in logs_of(settings.root / "wandb", settings.run_id))
+    count = sum(log is not None and log.has_begun and _belongs(log, settings) for log in found)
+    if not count:
+        return ()
+    many, them = ("1 log", "it") if count == 1 else (f"{count} logs", "them")
+    what = f"run {settings.run_id} has {many} here already: a sync joins {them} and this one"
+    return (f'{what}; resume="allow" goes on at the next step, another id is another run',)
 
 
 def _missing(job: Job, folder: Path, lost: EarlierLog | None) -> str:

@@ -469,12 +469,29 @@ def test_auto_begins_anew_behind_a_run_that_finished_or_goes_on(tmp_path, exit_c
     assert (start.behind, start.settings.continues) == (None, False)
 
 
-def test_without_resume_nothing_is_looked_for(tmp_path, monkeypatch):
+def test_an_id_that_has_logs_is_told_where_nothing_is_said_of_going_on(tmp_path, capsys):
+    """A sync makes one run of them all, and rows of the same steps: told once at `init`, before anything is logged."""
+    make(tmp_path, "same", steps=range(8), project="uncategorized")
+    make(tmp_path, "same", start=10, steps=range(8), project="uncategorized")
+    make(tmp_path, "same", start=20, steps=range(8), project="other")  # another run
+    make(tmp_path, "same", start=30, project="uncategorized")  # a node's, with neither rows nor an end
+    runferry.init(dir=tmp_path, id="same", settings=QUIET)
+    runferry.finish()
+    said = capsys.readouterr().err
+    runferry.init(dir=tmp_path, id="other", settings=QUIET)
+
+    assert said.count("run same has 2 logs here already: a sync joins them and this one; resume=") == 1
+    assert "already" not in capsys.readouterr().err
+    assert begin_at(tmp_path, id="same").warnings == ()
+    assert begin_at(tmp_path, id="same", project="uncategorized", role=Role.SAMPLER).warnings == ()
+
+
+def test_without_resume_and_id_nothing_is_looked_for(tmp_path, monkeypatch):
     """The usual start of a run reads no folder."""
     monkeypatch.setattr(resume, "logs_of", None)
     monkeypatch.setattr(resume, "newest_logs", None)
 
-    assert begin_at(tmp_path, id="seg").settings.run_id == "seg"
+    assert not begin_at(tmp_path).settings.given_id
     assert begin_at(tmp_path, {"SLURM_JOB_ID": "1", "SLURM_RESTART_COUNT": "1"}).behind is None
     assert begin_at(tmp_path, id="seg", mode="disabled", resume="must").behind is None
     assert begin_at(tmp_path, id="seg", role=Role.NONE, resume="must").behind is None
@@ -544,9 +561,9 @@ def test_a_restart_with_another_command_line_is_told_of_the_run_that_was_cut_off
     start = begin_at(tmp_path, AGAIN, resume="auto", argv=["loop.py", "100", "--from-ckpt"])
 
     assert start.behind is None
-    assert start.warnings == (
+    assert "".join(start.warnings) == (
         f"restart 1 of job 77, but no log with this command line in {tmp_path / 'wandb'}: a new run begins; the last"
-        f" run that was cut off is {before.settings.run_id}: give id= (or RUNFERRY_RUN_ID) to go on with it",
+        f" run that was cut off is {before.settings.run_id}: give id= (or RUNFERRY_RUN_ID) to go on with it"
     )
 
 
