@@ -125,10 +125,8 @@ class RowLane:
         ):
             raise OSError(errno.EIO, "the log changed while it was read")
         if row is not None:
-            for text in last_line:
-                self._put(
-                    "history", text, file, row.begin
-                )  # there is more to send, should a body without it be the last
+            for text in last_line:  # if it has no room, what goes before it must not pass for the whole log
+                self._put("history", text, file, row.begin)
         body = self._body
         rest = console.rest()
         for line in rest:

@@ -20,6 +20,7 @@ from .lines import Console, Row, Rows
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
 _STEP_TAG = 0x12  # of the field behind the items of a row
 _TAIL = 4  # bytes: rows end with their step's number, so those of different steps rarely end alike
+_STEP_0 = b"\x12\x00"  # how a row of step 0 ends
 _STEP_KEY = b"\x05_step\x82\x01"  # what stands before the size and the text of a row's step
 
 
@@ -163,7 +164,7 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
             elif item.kind == "history":
                 unfolded += 1
                 last_tail, tail = tail, item.payload[-_TAIL:]
-                if tail == last_tail and before is not None:
+                if before is not None and (tail == last_tail or tail[-2:] == _STEP_0):
                     facts.parts += _glance(item) == _glance(before) != b""
                 before = item
             facts.row_records += item.kind == "history"

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runferry.logformat import load
 from runferry.sync import Verdict, lines
+from runferry.sync.report import Started
 from runferry.sync.transport import Request
 from runferry.writer import records
 from runferry.writer.journal import Journal
@@ -28,9 +29,12 @@ from support.syncrig import Rig, cursor
 RUN = "a1b2c3d4"
 
 
-def part(step: int | None, at: float, **values: Any) -> Any:
+def part(step: int | bytes | None, at: float, **values: Any) -> Any:
     """A record of a row, `at` seconds after the start."""
-    return logs.row(None, {**values, **({} if step is None else {"_step": step}), "_timestamp": at})
+    record = logs.row(None, {**values, **({} if step is None else {"_step": step}), "_timestamp": at})
+    if isinstance(step, int):
+        record.history.step.num = step
+    return record
 
 
 def make(rig: Rig, *parts: Any, append: bool = False) -> Path:
@@ -46,14 +50,14 @@ def rows(rig: Rig) -> list[dict[str, Any]]:
 
 
 def test_parts_of_a_step_are_one_line(rig: Rig) -> None:
-    """Later values win, nested ones by themselves; other records and damage between parts make no difference."""
+    """Later values win, nested ones by themselves, broken ones not; other records and damage between parts make no difference."""
     log = make(
         rig,
         part(0, 1, a=1, b=1),
         logs.output("between\n"),
         logs.sample(1),
         part(0, 2, a=2, n={"x": 1}),
-        part(0, 3, c=3),
+        part(0, 3, c=3, a=b"{"),
         part(1, 4, a=5),
         logs.exit_record(),
     )
@@ -61,6 +65,7 @@ def test_parts_of_a_step_are_one_line(rig: Rig) -> None:
     report = rig.only(rig.sync())
 
     assert (report.verdict, report.rows, report.rows_sent) == (Verdict.SYNCED, 2, 2)
+    assert [event.rows for event in rig.events if isinstance(event, Started)] == [2]
     assert rows(rig) == load(log).rows
     assert rows(rig)[0] == {"a": 2, "b": 1, "n": {"x": 1}, "c": 3, "_step": 0, "_timestamp": 3}
 
@@ -201,6 +206,34 @@ def growing(rig: Rig, stages: list[list[Any]], stage: int, death: Death, body_by
     return died
 
 
+def test_a_last_row_that_had_no_room_is_not_forgotten(rig: Rig) -> None:
+    """Killed before the body of the last row, whose values change nothing in the summary: the next sync sends it."""
+    row = part(None, 1, a="x" * 300)
+    make(rig, copied(row))
+    rig.sync()
+    log = make(rig, copied(row), copied(row), append=True)
+    rig.backend.forget()
+    rig.backend.before = Death(3, "before")
+    with pytest.raises(Killed):
+        rig.sync(body_bytes=400)
+    assert rig.backend.operations() == ["UpsertBucket", "stream", "stream"]
+    rig.backend.before = lambda *_: None
+
+    rig.sync()
+
+    assert len(rows(rig)) == load(log).row_count == 3
+
+
+def test_the_parts_of_a_row_fill_no_memory() -> None:
+    """What no line has room for goes while they are gathered."""
+    gathered = lines.Rows()
+    for at in range(12):
+        gathered.add(((f"k{at}",), ("_step",)), [b'"' + b"x" * 9_000_000 + b'"', b"0"], at)
+        assert gathered.latest is not None
+        assert sum(map(len, gathered.latest.items()[1])) <= 4 * lines.MAX_LINE
+    assert len(gathered.dropped) >= 8
+
+
 def copied(record: Any) -> Any:
     return logs.messages.Record.FromString(record.SerializeToString())
 
@@ -282,6 +315,21 @@ def test_segments_are_never_joined(rig: Rig) -> None:
 
     assert [run.rows for run in report.runs] == [1, 1]
     assert [(row["_step"], row["n"]) for row in rig.backend.runs["seg"].rows] == [(5, 1), (5, 2)]
+
+
+def test_logs_that_lost_their_first_records_are_not_joined_either(rig: Rig) -> None:
+    """Each log is counted by itself."""
+    for number in (1, 2):
+        log = rig.folder / f"run-2026092{number}_141320-seg" / "run-seg.wandb"
+        data = bytearray(logs.make_log(log, logs.run_record("seg"), logs.row(5, {"n": number})).read_bytes())
+        data[20] ^= 1
+        log.write_bytes(data)
+        rig.settle(log, 3600)
+
+    report = rig.sync(project="p")
+
+    assert [run.rows for run in report.runs] == [1, 1]
+    assert [row["n"] for row in rig.backend.runs["seg"].rows] == [1, 2]
 
 
 # -- whatever is logged, whenever it is written --------------------------------------------------------------------------
