@@ -30,31 +30,59 @@ class LiveDict(dict[str, Any]):
 
     Values are kept as JSON's own types, so what is read is what the log holds. Several threads may change it: each
     change is whole, and what is told last of a key is what stands there.
+
+    Its own items are plain all the way down: `dict(config)`, `{**config}` and `config.items()` are what YAML and
+    OmegaConf take. A dict that is asked for by its name comes as a LiveDict of its own, which writes through.
     """
 
-    def __init__(self, changed: Changed, convert: Callable[[Any], Any] = plain, path: Path = ()) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        changed: Changed,
+        convert: Callable[[Any], Any] = plain,
+        path: Path = (),
+        behind: dict[str, Any] | None = None,
+    ) -> None:
+        """Nothing is in it, or what is in the plain dict `behind` it."""
+        super().__init__(behind or {})
         # Past our own __setattr__, which would make items of them.
         object.__setattr__(self, "_changed", changed)
         object.__setattr__(self, "_convert", convert)
         object.__setattr__(self, "_path", path)
+        object.__setattr__(self, "_behind", behind)
+        object.__setattr__(self, "_live", {})  # id of a plain dict -> the LiveDict before it, which keeps it alive
 
     def _fill(self, values: Mapping[str, Any]) -> None:
         """Take plain values over without telling."""
         for name, value in values.items():
-            dict.__setitem__(self, name, self._wrapped(name, value))
+            dict.__setitem__(self, name, _copied(value))
 
-    def _wrapped(self, name: str, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return _copied(value)
-        inner = LiveDict(self._changed, self._convert, (*self._path, name))
-        inner._fill(value)
-        return inner
+    def _alive(self, name: str, value: Any) -> Any:
+        """What stands at `name`, as it is handed out."""
+        if type(value) is not dict:
+            return value
+        live = self._live.get(id(value))
+        if live is None:  # one per dict, whatever threads ask at a time: what one changes there the others see
+            fresh = LiveDict(self._changed, self._convert, (*self._path, name), value)
+            live = self._live.setdefault(id(value), fresh)
+        return live
+
+    def _put(self, name: str, value: Any) -> None:
+        self._live.pop(id(dict.get(self, name)), None)
+        dict.__setitem__(self, name, value)
+        if self._behind is not None:
+            self._behind[name] = value
+
+    def _drop(self, name: str) -> Any:
+        value = dict.pop(self, name)
+        self._live.pop(id(value), None)
+        if self._behind is not None:
+            self._behind.pop(name, None)
+        return value
 
     def _tell(self, name: str, told: Any) -> None:
         """Tell what stands at `name`, which is `told` unless another thread came in between: then again."""
         while True:
-            self._changed((*self._path, name), told.as_dict() if isinstance(told, LiveDict) else told)
+            self._changed((*self._path, name), _copied(told))
             stands = dict.get(self, name, REMOVED)
             if stands is told:
                 return
@@ -65,14 +93,12 @@ class LiveDict(dict[str, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Set one value. UnloggableError, a TypeError, if no log can hold it."""
         name = name_of(key)
-        kept = self._wrapped(name, self._convert(value))
-        dict.__setitem__(self, name, kept)
+        kept = self._convert(value)
+        self._put(name, kept)
         self._tell(name, kept)
 
     def __delitem__(self, key: Any) -> None:
-        name = name_of(key)
-        dict.__delitem__(self, name)
-        self._tell(name, REMOVED)
+        self.pop(key)
 
     def update(self, *args: Any, **values: Any) -> None:
         """Set several values at once; what this dict has and they have not stays."""
@@ -96,20 +122,22 @@ class LiveDict(dict[str, Any]):
 
     def pop(self, key: Any, *default: Any) -> Any:
         """Remove `key` and return its value."""
+        name = name_of(key)
         try:
-            value = self[key]
-            del self[key]
+            value = self._drop(name)
         except KeyError:
             if default:
                 return default[0]
             raise
+        self._tell(name, REMOVED)
         return value
 
     def popitem(self) -> tuple[str, Any]:
         """Remove the last item and return it."""
-        name, value = super().popitem()
-        self._tell(name, REMOVED)
-        return name, value
+        name = next(reversed(self), None)
+        if name is None:
+            raise KeyError("popitem: there is none")
+        return name, self.pop(name)
 
     def clear(self) -> None:
         """Remove every item."""
@@ -138,19 +166,22 @@ class LiveDict(dict[str, Any]):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        return super().__getitem__(name_of(key))
+        name = name_of(key)
+        return self._alive(name, super().__getitem__(name))
 
     def __contains__(self, key: Any) -> bool:
         return super().__contains__(name_of(key))
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of `key`."""
-        return super().get(name_of(key), default)
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def as_dict(self) -> dict[str, Any]:
         """A plain copy, nested dicts included, as one moment had it at each level."""
-        items = dict.copy(self).items()  # in one go: other threads may go on changing it
-        return {name: value.as_dict() if isinstance(value, LiveDict) else value for name, value in items}
+        return {name: _copied(value) for name, value in dict.copy(self).items()}
 
     def __reduce__(self) -> Any:
         return dict, (self.as_dict(),)
@@ -170,7 +201,9 @@ def _copied(value: Any) -> Any:
     """A plain value that shares no list or dict with `value`."""
     if isinstance(value, list):
         return [_copied(item) for item in value]
-    return {name: _copied(item) for name, item in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):  # taken in one go: other threads may go on changing it
+        return {name: _copied(item) for name, item in dict(value).items()}
+    return value
 
 
 class Config(LiveDict):

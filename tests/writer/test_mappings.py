@@ -106,6 +106,36 @@ def test_it_is_a_dict_to_others(config):
     assert not hasattr(config, "none")
 
 
+def test_what_is_copied_out_of_it_is_plain(config, told):
+    """YAML, OmegaConf and others look at the very type of a dict; what is changed by name is in later copies."""
+    config["a"] = [{"b": {}}]
+    config.model.deep["y"] = {"z": 1}
+    config.model.deep.y.z = 2
+    del config.model.deep["x"]
+    expected = {"lr": 0.1, "model": {"layers": 2, "deep": {"y": {"z": 2}}}, "a": [{"b": {}}]}
+    copies = [dict(config), {**config}, dict(config.items()), dict(zip(config, config.values(), strict=True))]
+
+    for copied in (*copies, config.as_dict(), dict(config.model)["deep"], config.pop("model")):
+        assert {type(inner) for inner in copied.values() if isinstance(inner, dict)} <= {dict}
+    assert copies == [expected] * 4
+    assert json.loads(json.dumps(config)) == {"lr": 0.1, "a": [{"b": {}}]}
+    assert told.changes[-1] == ("model", "removed")
+
+
+def test_a_dict_inside_is_one_for_all(config):
+    """Who holds it sees what others change there, until it is replaced."""
+    held, deep = config.model, config["model"]["deep"]
+    config.model.layers = 3
+    config["model"]["deep"]["new"] = 1
+
+    assert config.model is held
+    assert held.get("deep") is deep
+    assert (held.layers, deep.new) == (3, 1)
+    config.model = {"other": 1}
+    assert config.model is not held
+    assert config.model == {"other": 1}
+
+
 def test_a_config_may_be_an_object_with_attributes(told):
     """`argparse.Namespace` and its like."""
     config = Config(told)
