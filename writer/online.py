@@ -52,9 +52,12 @@ class _Errand(NamedTuple):
     base_url: str
     warn: Callable[[str], None]
     spawn: Spawn
+    over: Callable[[Path], None]
+    """Told of the directory once no sync of it is to be expected any more."""
 
     def failed(self, what: str) -> None:
         """Tell the user."""
+        self.over(self.directory)
         self.warn(f"mode online: {what}; the run is logged all the same, `runferry sync {self.directory}` sends it")
 
 
@@ -71,6 +74,7 @@ class Syncs:
         """
         self._warn, self._base_url, self._spawn = warn, base_url, spawn or _popen
         self._directories: set[Path] = set()
+        self._over: set[Path] = set()
 
     def accompany(self, logs: Iterable[Path]) -> list[Path]:
         """Start what is not started yet, and return at once: the directories whose sync could be started."""
@@ -79,8 +83,13 @@ class Syncs:
         return [
             directory
             for directory in sorted(new)
-            if _crew.take(_Errand(directory, self._base_url, self._warn, self._spawn))
+            if _crew.take(_Errand(directory, self._base_url, self._warn, self._spawn, self._over.add))
         ]
+
+    def tell_unsent(self, say: Callable[[str], None]) -> None:
+        """Say of which directories a sync goes on, or waits; nobody is asked, and nothing waited for."""
+        for directory in sorted(self._directories - self._over):
+            say(f"not all of it is sent yet: the sync goes on in the background, see {directory / LOG_NAME}")
 
 
 class _Crew:
@@ -117,6 +126,8 @@ class _Crew:
                 how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
                 for errand in errands:
                     errand.failed(f"the sync {how}, {errands[0].directory / LOG_NAME} says more")
+            for errand in () if code else errands:
+                errand.over(errand.directory)
             self._go_on()
 
         try:

@@ -414,6 +414,8 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._warn(f"run {self.id}: {report}")
         elif self._settings.talks:
             say(f"run {self.id}: {report}{f'; exit code {code}' if code else ''}")
+        if self._syncs is not None and self._settings.talks:
+            self._syncs.tell_unsent(say)
         return report
 
     def _tell_hidden(self) -> None:

@@ -190,6 +190,30 @@ class Lasting:
         ended()
 
 
+def test_the_end_of_a_run_says_that_its_sync_goes_on(tmp_path, monkeypatch, capsys):
+    """One line with the place where to look; none for a sync that has ended, well or not, or could not be started."""
+    processes = Lasting()
+    monkeypatch.setattr(online, "_popen", processes)
+    run = init(tmp_path)
+    run.finish()
+    told = f"not all of it is sent yet: the sync goes on in the background, see {run.log_path.parent / 'sync.log'}\n"
+    assert capsys.readouterr().err.count(told) == 1
+
+    run = init(tmp_path)
+    processes.let_go()
+    run.finish()
+    init(tmp_path, quiet=True).finish()
+    for spawn in (Started(code=1), Started(error=OSError(errno.EAGAIN, "no more processes"))):
+        monkeypatch.setattr(online, "_popen", spawn)
+        run = init(tmp_path)
+        if not spawn._error:
+            ended()
+        run.finish()
+    processes.let_go()
+
+    assert "not all of it is sent" not in capsys.readouterr().err
+
+
 def logs_in(folder, numbers):
     for number in numbers:
         place = folder / f"{number:02}"
