@@ -99,7 +99,8 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
     for other, value in others.items():
         setattr(arguments, other, value)
     resolved = resolve(arguments, settings)
-    if _current is not None and not _current.finished and resolved.reinit != "create_new":
+    going_on = _current is not None and not _current.finished and not _current.inherited
+    if _current is not None and going_on and resolved.reinit != "create_new":
         if resolved.reinit != "finish_previous" and not (resolved.reinit == "default" and in_notebook()):
             if not _current.settings.silent:
                 say(

@@ -74,7 +74,8 @@ def _uninstall() -> None:
     if _worker_end is not None:
         _worker_end.cancel()
         _worker_end = None
-    if _signals is not None:
+    # Handlers cannot be given back elsewhere. They stay, unseen and going on to the program's, until a later run's end.
+    if _signals is not None and threading.current_thread() is threading.main_thread():
         _signals.release()
         _signals = None
 

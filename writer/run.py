@@ -319,6 +319,11 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         return self._settings.mode == "disabled" or self._role is Role.NONE
 
     @property
+    def inherited(self) -> bool:
+        """Whether this process is a forked child of the one whose run it is."""
+        return self._inert and not self.disabled
+
+    @property
     def finished(self) -> bool:
         """Whether `finish` was called."""
         return self._report is not None

@@ -22,7 +22,7 @@ NAMES = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
 
 
 class Signals:
-    """Listens until released. To be made on the main thread, as Python has it for handlers."""
+    """Listens until released. To be made and released on the main thread, as Python has it for handlers."""
 
     def __init__(self, heard: Callable[[int, FrameType | None, Any], None]) -> None:
         """Listen.
@@ -53,14 +53,12 @@ class Signals:
         return signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
 
     def release(self) -> None:
-        """Give everything back that is still ours; the handlers only on the main thread."""
+        """Give everything back that is still ours; on the main thread too."""
         self._live = False
         if signal.signal is self._set:
             _replace("signal", self._signal)
         if signal.getsignal is self._get:
             _replace("getsignal", self._getsignal)
-        if threading.current_thread() is not threading.main_thread():
-            return
         for number, handler in self._handlers.items():
             if self._getsignal(number) is self._caught:
                 action = _action(number)

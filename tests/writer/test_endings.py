@@ -215,6 +215,32 @@ time.sleep(5)
     assert child.returncode == -signal.SIGTERM
 
 
+def test_a_run_that_another_thread_ends(tmp_path):
+    """Its handlers cannot be given back there: programs go on finding their own, signals do what they did."""
+    body = """
+import threading
+def seen():
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
+thread = threading.Thread(target=run.finish)
+thread.start(); thread.join()
+assert seen() == [signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL], seen()
+signal.signal(signal.SIGUSR1, lambda *_: print("told"))
+os.kill(os.getpid(), signal.SIGUSR1)
+run = runferry.init(dir=sys.argv[1] + "/b", settings={"silent": True, "disable_stats": True, "disable_meta": True})
+run.finish()
+assert seen()[:2] == [signal.default_int_handler, signal.SIG_DFL], seen()
+os.kill(os.getpid(), signal.SIGUSR1)
+thread = threading.Thread(target=runferry.init(dir=sys.argv[1] + "/c").finish)
+thread.start(); thread.join()
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(5)
+"""
+    child = start(tmp_path, PROLOGUE + body)
+    out, err = child.communicate(timeout=60)
+
+    assert (child.returncode, out, "Traceback" in err) == (-signal.SIGTERM, "told\ntold\n", False)
+
+
 def test_event_loops_have_their_own_way_with_signals(tmp_path):
     """A loop's handler is called, and Ctrl-C cancels its task, as they look for the handlers that Python begins with."""
     body = """

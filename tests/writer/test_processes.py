@@ -82,14 +82,15 @@ with runferry.init(dir=sys.argv[1], id="b", settings={"silent": True, "disable_s
 
 
 def test_a_child_may_have_a_run_of_its_own(tmp_path):
-    """After a fork, `init` in the child begins a new log."""
+    """After a fork, `init` in the child begins a new log, though its parent's run is not finished."""
     body = """
 run.log({"who": "parent"})
 pid = os.fork()
 if pid == 0:
-    own = runferry.init(dir=sys.argv[1] + "/child", reinit=True,
-                        settings={"silent": True, "disable_stats": True, "disable_meta": True})
+    own = runferry.init(dir=sys.argv[1] + "/child", settings={"disable_stats": True, "disable_meta": True})
+    assert own is not run
     own.log({"who": "child"})
+    runferry.log({"who": "child still"})
     sys.exit(4)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
 """
@@ -97,7 +98,8 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
     _, err = child.communicate(timeout=60)
     states = [fold(only_log(tmp_path / "p" / "wandb")), fold(only_log(tmp_path / "p" / "child"))]
 
-    assert (child.returncode, err) == (0, "")
+    assert (child.returncode, "goes on" in err, "logs nothing" in err) == (0, False, False)
+    assert [state.row_count for state in states] == [1, 2]
     assert [(state.rows[0]["who"], state.exit_code) for state in states] == [("parent", 0), ("child", 4)]
 
 
