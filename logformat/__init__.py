@@ -38,11 +38,12 @@ from .framing import Framer, framed_size
 
 if TYPE_CHECKING:
     from .history import decode_history
-    from .reader import LogReader, load, read_records
+    from .reader import LogReader, read_records
     from .reader import read_records as read
     from .record import Gap, GapReason, Record
     from .rundir import RunDirName, find_logs, latest_run, log_name, run_id_of, valid_run_id
     from .runstate import RunState
+    from .segments import head_of, in_order, load, siblings
     from .values import loads, loads_all
     from .wire import WireError
 
@@ -58,13 +59,16 @@ _WHERE = {
     "decode_history": "history",
     "find_logs": "rundir",
     "latest_run": "rundir",
-    "load": "reader",
+    "head_of": "segments",
+    "in_order": "segments",
+    "load": "segments",
     "loads": "values",
     "loads_all": "values",
     "log_name": "rundir",
     "read": "reader",
     "read_records": "reader",
     "run_id_of": "rundir",
+    "siblings": "segments",
     "valid_run_id": "rundir",
 }
 
@@ -85,6 +89,8 @@ __all__ = [
     "decode_history",
     "find_logs",
     "framed_size",
+    "head_of",
+    "in_order",
     "latest_run",
     "load",
     "loads",
@@ -93,6 +99,7 @@ __all__ = [
     "read",
     "read_records",
     "run_id_of",
+    "siblings",
     "valid_run_id",
 ]
 

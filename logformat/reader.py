@@ -24,15 +24,12 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 from zlib import crc32
 
 from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SIZE, ChunkType
 from .record import Gap, GapReason, Record, parse_record
 from .wire import WireError
-
-if TYPE_CHECKING:
-    from .runstate import RunState
 
 _HEADER = struct.Struct("<IHB")
 _TYPE_CRC = [crc32(bytes([kind])) for kind in range(256)]
@@ -256,14 +253,3 @@ def read_records(source: str | os.PathLike[str] | BinaryIO, *, start: int = 0) -
 
 
 read = read_records
-
-
-def load(source: str | os.PathLike[str] | BinaryIO) -> RunState:
-    """Everything that a log holds: rows, samples, console, config, summary, and the gaps in it.
-
-    Raises:
-        OSError: the file cannot be opened or read.
-    """
-    from .runstate import RunState
-
-    return RunState().add_all(read_records(source))

@@ -169,11 +169,12 @@ class RunState:
         self._fold_row(paths, texts, overwritten=overwritten)
 
     def begin_log(self) -> None:
-        """What comes next is of another log: its first row is no part of the last one.
+        """What comes next is of another log: its first row is no part of the last one, and how the run ends is its word.
 
-        A log that begins with its header or run record is noticed without.
+        A log that begins with its header or run record is noticed without, if rows came before.
         """
         self._row_step, self._row_offset = None, 0
+        self.exit_code, self.preempting = None, False
 
     def add_all(self, items: Iterable[Record | Gap]) -> RunState:
         """Add each of `items`; returns itself, so that `RunState().add_all(read_records(path))` reads well."""

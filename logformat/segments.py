@@ -1,0 +1,110 @@
+"""The logs of one run: a run that was resumed, or that lost its disk, has several, and they are read as one."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from .reader import read_records
+from .record import Record
+from .rundir import find_logs, log_name
+from .runstate import RunState, nanoseconds
+from .wire import WireError
+
+_HEAD_RECORDS = 64  # the run record is the second one; a log that has none so early has none
+
+
+class Head(NamedTuple):
+    """What a log's run record says of where it belongs."""
+
+    run: tuple[str, str, str] | None
+    """Entity, project, run id; None if there is no run record, so that nobody can tell."""
+    start_time_ns: int
+    """Nanoseconds since the epoch; 0 if nobody can tell."""
+
+
+def head_of(log: Path) -> Head:
+    """Whose log it is, by its first records.
+
+    Raises:
+        OSError: the file cannot be opened or read.
+    """
+    for item in islice(read_records(log), _HEAD_RECORDS):
+        if isinstance(item, Record) and item.kind == "run":
+            try:
+                run = item.message()
+            except WireError:
+                break
+            return Head((run.entity, run.project, run.run_id), nanoseconds(run.start_time))
+    return Head(None, 0)
+
+
+def in_order(logs: Iterable[Path]) -> list[Path]:
+    """The logs of one run, each once, in the order of their start. One without a run record counts as that run's.
+
+    Raises:
+        OSError: a log cannot be opened or read.
+        ValueError: they are of more than one run; names two logs that are.
+    """
+    heads = {log: head_of(log) for log in {os.path.realpath(log): log for log in logs}.values()}
+    known = {head.run: log for log, head in heads.items() if head.run}
+    if len(known) > 1:
+        first, second = list(known.values())[:2]
+        raise ValueError(f"{first} and {second} are logs of different runs: name the logs of one run")
+    return sorted(heads, key=lambda log: (heads[log].start_time_ns, log))
+
+
+def siblings(log: Path) -> list[Path]:
+    """All logs of this log's run in the same `wandb` folder, itself among them, in the order of their start.
+
+    Others that cannot be read, or do not say whose they are, are left out.
+
+    Raises:
+        OSError: `log` itself cannot be opened or read.
+    """
+    mine = head_of(log).run
+    if mine is None:
+        return [log]
+    folder = Path(os.path.normpath(log.parent / os.pardir))  # lexically: `wandb/latest-run` lies in `wandb`
+    others = folder.glob(f"*run-*/{glob.escape(log_name(mine[2]))}")
+    return in_order([*filter(lambda other: _run_of(other) == mine, others), log])
+
+
+def _run_of(log: Path) -> tuple[str, str, str] | None:
+    try:
+        return head_of(log).run
+    except OSError:
+        return None
+
+
+def load(*sources: str | os.PathLike[str] | BinaryIO) -> RunState:
+    """Everything that a run's logs hold: rows, samples, console, config, summary, and the gaps in them.
+
+    A source is a log, a directory (that of a run; or a tree of them, if all are of one run), or an open file. Several
+    are the logs of one run; they count in the order of their start, whatever order they are given in, open files as
+    given and behind the others.
+
+    Raises:
+        OSError: a file cannot be opened or read, or a directory holds no log; names it.
+        ValueError: the logs are of different runs; names two.
+    """
+    paths = [Path(source) for source in sources if isinstance(source, (str, os.PathLike))]
+    logs = [log for path in paths for log in _logs_of(path)]
+    files = [source for source in sources if not isinstance(source, (str, os.PathLike))]
+    ordered: list[Path | BinaryIO] = [*(in_order(logs) if len(logs) > 1 else logs), *files]
+    state = RunState()
+    for log in ordered:
+        state.begin_log()
+        state.add_all(read_records(log))
+    return state
+
+
+def _logs_of(path: Path) -> list[Path]:
+    if not (logs := find_logs(path)):
+        raise FileNotFoundError(errno.ENOENT, "no log (run-<id>.wandb) in this directory", str(path))
+    return logs

@@ -1,0 +1,108 @@
+"""The logs of one run, read as one."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from runferry.logformat import in_order, load, messages, siblings
+from support.frames import log_of
+
+
+def segment(folder, name, start, losses, *, run_id="r1", project="p", exit_code=None, step=0):
+    """A log that began at `start` seconds; with `run_id=None` one without a run record."""
+    records = []
+    if run_id is not None:
+        begun = messages.Timestamp(seconds=start)
+        records.append(messages.Record(run=messages.RunRecord(run_id=run_id, project=project, start_time=begun)))
+    metric = messages.MetricRecord(name="loss", summary=messages.MetricSummary(min=True, mean=True))
+    records.append(messages.Record(metric=metric))
+    for at, loss in enumerate(losses, step):
+        row = messages.HistoryRecord()
+        row.item.add(nested_key=["loss"], value_json=str(loss))
+        row.item.add(nested_key=["_step"], value_json=str(at))
+        records.append(messages.Record(history=row))
+    if exit_code is not None:
+        records.append(messages.Record(exit=messages.RunExitRecord(exit_code=exit_code)))
+    for num, record in enumerate(records, 1):
+        record.num = num
+    log = folder / name / f"run-{run_id or 'r1'}.wandb"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(log_of(*(record.SerializeToString() for record in records)))
+    return log
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Three logs of one run; the names of the first two say the same second, and the wrong order."""
+    first = segment(tmp_path, "run-20261130_142500-r1-1", 100, [3, 1], exit_code=1)
+    second = segment(tmp_path, "run-20261130_142500-r1", 101, [2], step=2, exit_code=0)
+    return first, second, segment(tmp_path, "run-20261130_142600-r1", 160, [6], step=3)
+
+
+def test_logs_of_one_run_count_in_the_order_of_their_start(run):
+    """However they are given; the summary is that of all rows, and the last log says how the run ends."""
+    first, second, third = run
+    state = load(third, second, first)
+
+    assert [row["_step"] for row in state.rows] == [0, 1, 2, 3]
+    assert state.summary["loss"] == {"min": 1, "mean": 3}
+    assert state.exit_code is None
+    assert load(second, first).exit_code == 0
+    assert load(second, first, second).row_count == 3
+
+
+def test_a_directory_stands_for_its_logs(run, tmp_path):
+    """That of a run for its log, one of several for all of them, in text or as a path."""
+    assert load(run[0].parent).rows == load(str(run[0])).rows
+    assert load(tmp_path).row_count == 4
+
+
+def test_open_files_are_read_as_given(run):
+    """Each a log of its own."""
+    files = [io.BytesIO(log.read_bytes()) for log in run]
+
+    assert [row["_step"] for row in load(*files).rows] == [0, 1, 2, 3]
+
+
+def test_a_log_that_does_not_say_whose_it_is_counts_as_the_runs(run, tmp_path):
+    """Its start was lost; it was named all the same."""
+    bare = segment(tmp_path, "run-20261130_142700-r1", 0, [0], run_id=None)
+
+    assert load(run[0], bare).summary["loss"]["min"] == 0
+    assert in_order([run[0], bare]) == [bare, run[0]]
+
+
+def test_errors_name_the_path(run, tmp_path):
+    """Nothing there, no log in there, logs of different runs."""
+    other = segment(tmp_path / "other", "run-20261130_142500-r2", 100, [1], run_id="r2")
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(FileNotFoundError, match="nope"):
+        load(run[0], tmp_path / "nope")
+    with pytest.raises(FileNotFoundError, match=r"no log .*empty"):
+        load(tmp_path / "empty")
+    with pytest.raises(ValueError, match="different runs") as raised:
+        load(run[0], other)
+    assert str(run[0]) in str(raised.value)
+    assert str(other) in str(raised.value)
+
+
+def test_siblings_are_the_logs_of_the_same_run_beside_it(run, tmp_path, monkeypatch):
+    """In the same folder, whatever a path is relative to; the same id in another project is another run."""
+    segment(tmp_path, "run-20261130_142800-r1", 300, [1], project="q")
+    broken = tmp_path / "run-20261130_142900-r1" / "run-r1.wandb"
+    broken.parent.mkdir()
+    broken.symlink_to("gone")
+
+    assert siblings(run[2]) == list(run)
+    monkeypatch.chdir(run[1].parent)
+    assert [log.resolve() for log in siblings(run[1].relative_to(run[1].parent))] == list(run)
+
+
+def test_a_log_without_a_run_record_has_no_siblings(run, tmp_path):
+    """Nobody can tell whose it is."""
+    bare = segment(tmp_path, "run-20261130_142700-r1", 0, [0], run_id=None)
+
+    assert siblings(bare) == [bare]
+    assert siblings(run[0]) == list(run)
