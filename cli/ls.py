@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..logformat import GapReason, RunState, find_logs, read_records, run_id_of
+from ..logformat import GapReason, RunState, find_logs, head_of, read_records, run_id_of
 from ..sync.status import sync_state
 from .text import PIPE_WIDTH, ago, plain_json, printable, size, stale_after_option
 
@@ -22,7 +22,7 @@ _WIDE = 120  # columns from which on samples, sizes and paths are shown
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run and line.")
 @stale_after_option
 def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> None:
-    """List every run below PATHS (default: ./wandb): what it is, how it ended, how much of it was synced.
+    """List every run below PATHS (default: ./wandb), oldest first: what it is, how it ended, how much was synced.
 
     Every log is read in full, so what is listed is what can be read. Exit code 1: a log is damaged or unreadable.
     """
@@ -31,10 +31,18 @@ def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> No
     except FileNotFoundError as error:
         hint = "" if paths else " (no wandb directory here: name a path)"
         raise click.UsageError(f"{error}{hint}") from error
-    rows = (_row(log, stale_after) for log in dict.fromkeys(logs))
+    rows = (_row(log, stale_after) for log in sorted(dict.fromkeys(logs), key=_began))
     damaged = _print_json(rows) if as_json else _print_table(rows, count=len(logs))
     if damaged:
         sys.exit(1)
+
+
+def _began(log: Path) -> tuple[float, Path]:
+    """When its run began, by its run record, else when it last grew: names of directories tell no more than the second."""
+    try:
+        return head_of(log).start_time_ns / 1e9 or log.stat().st_mtime, log
+    except OSError:
+        return time.time(), log
 
 
 def _row(log: Path, stale_after: float) -> dict[str, Any]:

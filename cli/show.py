@@ -6,20 +6,33 @@ import glob
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..logformat import Gap, GapReason, Record, RunState, WireError, find_logs, latest_run, log_name, read_records
+from ..logformat import (
+    Gap,
+    GapReason,
+    Record,
+    RunState,
+    WireError,
+    find_logs,
+    in_order,
+    latest_run,
+    log_name,
+    read_records,
+    siblings,
+)
 from ..logformat.describe import describe
 from ..logformat.schema import KINDS
 from .text import ago, clip, plain_json, printable, stale_after_option, when
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), default=Path("wandb"))
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--summary", "as_summary", is_flag=True, help="What the run amounts to instead of its records.")
 @click.option(
     "--kind",
@@ -30,32 +43,48 @@ from .text import ago, clip, plain_json, printable, stale_after_option, when
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line (with --summary: one object).")
 @stale_after_option
-def command(path: Path, *, as_summary: bool, kinds: tuple[str, ...], as_json: bool, stale_after: float) -> None:
-    """Show the records of a log, or its summary.
+def command(
+    paths: tuple[Path, ...], *, as_summary: bool, kinds: tuple[str, ...], as_json: bool, stale_after: float
+) -> None:
+    """Show the records of a log, or a run's summary.
 
-    PATH is a log, a run directory, the id of a run in ./wandb, or a wandb directory, of which the latest run is shown.
-    Values that JSON cannot
-    say (NaN, Infinity) are printed as Python prints them.
+    PATH is a log, a run directory, the id of a run in ./wandb, or a wandb directory (default: ./wandb), of which the
+    latest run is shown. Values that JSON cannot say (NaN, Infinity) are printed as Python prints them.
 
-    Exit code 1 says that part of the log could not be read; every such gap is shown where it lies.
+    A run that was resumed has several logs. The summary is that of all which lie in one wandb directory; of a path that
+    is a log it is that log's. Logs that lie elsewhere may be named together.
+
+    Exit code 1 says that part of a log could not be read; every such gap is shown where it lies.
     """
     unknown = sorted(set(kinds) - {*KINDS.values(), "unknown", "empty"})
     if unknown:
         raise click.UsageError(
             f"no such kind of record: {', '.join(unknown)}. Kinds: {', '.join(sorted(KINDS.values()))}"
         )
-    log = _one_log(path)
+    if len(paths) > 1 and not as_summary:
+        raise click.UsageError("records are shown of one log at a time; --summary takes several logs of one run")
+    named = [(path, _one_log(path)) for path in paths or (Path("wandb"),)]
+    log = named[0][1]
     try:
         if as_summary:
-            damaged = _print_summary(log, as_json=as_json, stale_after=stale_after)
+            logs = _logs_of_run(named)
+            damaged = _print_summary(logs, as_json=as_json, stale_after=stale_after)
         else:
             damaged = _print_records(log, kinds, as_json=as_json)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise click.ClickException(f"{log}: {error.strerror}") from error
+        raise click.ClickException(f"{error.filename or log}: {error.strerror}") from error
     if damaged:
         sys.exit(1)
+
+
+def _logs_of_run(named: Sequence[tuple[Path, Path]]) -> list[Path]:
+    """The logs to fold, of paths and the log of each: what is named as a log stands for itself alone."""
+    try:
+        return in_order([log for path, found in named for log in ([found] if path == found else siblings(found))])
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _one_log(path: Path) -> Path:
@@ -76,6 +105,7 @@ def _one_log(path: Path) -> Path:
 
 def _print_records(log: Path, kinds: tuple[str, ...], *, as_json: bool) -> bool:
     damaged = False
+    counts: Counter[str] = Counter()
     if not as_json:
         click.echo(printable(f"log {log}"))
         click.echo(f"{'offset':>10}  {'num':>6}  kind")
@@ -83,8 +113,14 @@ def _print_records(log: Path, kinds: tuple[str, ...], *, as_json: bool) -> bool:
         if isinstance(item, Gap):
             damaged = True
             _print_gap(item, as_json=as_json)
-        elif not kinds or item.kind in kinds:
+            continue
+        counts[item.kind] += 1
+        if not kinds or item.kind in kinds:
             damaged |= not _print_record(item, as_json=as_json)
+    if missing := sorted({kind for kind in kinds if not counts[kind]}):
+        hint = "; what the program printed is output_raw" if "output" in missing else ""
+        has = ", ".join(sorted(counts)) or "no record"
+        click.echo(printable(f"no record of kind {', '.join(missing)} in {log}, which has {has}{hint}"), err=True)
     return damaged
 
 
@@ -124,26 +160,35 @@ def _loss(gap: Gap) -> str:
 
 def _said(gap: Gap) -> str:
     if gap.reason is GapReason.BAD_HEADER:
-        return "not a log: its first bytes are none of this format (bad_header)"
+        return "not a log: it does not begin as one (bad_header)"
     return str(gap.reason.value)
 
 
-def _print_summary(log: Path, *, as_json: bool, stale_after: float) -> bool:
-    state = RunState(keep_rows=False).add_all(read_records(log))
-    status = state.status(age=age_of(log), stale_after=stale_after)
+def _print_summary(logs: list[Path], *, as_json: bool, stale_after: float) -> bool:
+    state = RunState(keep_rows=False)
+    gaps: list[tuple[Path, Gap]] = []
+    for log in logs:
+        state.begin_log()
+        known = len(state.gaps)
+        state.add_all(read_records(log))
+        gaps += ((log, gap) for gap in state.gaps[known:])
+    status = state.status(age=age_of(logs[-1]), stale_after=stale_after)
     if as_json:
-        click.echo(plain_json(_summary_object(log, state, status)))
-    else:
-        for line in _summary_lines(log, state, status):
-            click.echo(printable(line))
-    return bool(state.gaps)
+        click.echo(plain_json(_summary_object(logs, state, status, gaps)))
+        return bool(gaps)
+    for line in _summary_lines(logs, state, status, gaps):
+        click.echo(printable(line))
+    if others := len({*siblings(logs[-1])} - {*logs}):
+        click.echo(f"more     {others} more log(s) of this run beside it: name its directory, or its id, to fold all")
+    return bool(gaps)
 
 
-def _summary_object(log: Path, state: RunState, status: str) -> dict[str, Any]:
+def _summary_object(logs: list[Path], state: RunState, status: str, gaps: list[tuple[Path, Gap]]) -> dict[str, Any]:
     info = state.info
     return {
         "type": "summary",
-        "log": str(log),
+        "log": str(logs[-1]),
+        "logs": [str(log) for log in logs],
         "run": info.run_id,
         "entity": info.entity,
         "project": info.project,
@@ -162,7 +207,10 @@ def _summary_object(log: Path, state: RunState, status: str) -> dict[str, Any]:
         "last_step": state.last_step,
         "config": state.config,
         "summary": state.summary,
-        "gaps": [{"offset": gap.offset, "length": gap.length, "reason": gap.reason.value} for gap in state.gaps],
+        "gaps": [
+            {"log": str(log), "offset": gap.offset, "length": gap.length, "reason": gap.reason.value}
+            for log, gap in gaps
+        ],
         "records_lost": state.records_lost,
     }
 
@@ -172,16 +220,17 @@ def age_of(log: Path) -> float:
     return time.time() - log.stat().st_mtime
 
 
-def _summary_lines(log: Path, state: RunState, status: str) -> Iterator[str]:
+def _summary_lines(logs: list[Path], state: RunState, status: str, gaps: list[tuple[Path, Gap]]) -> Iterator[str]:
     info = state.info
-    yield f"log      {log}"
+    for index, log in enumerate(logs):
+        yield f"{'' if index else 'log':<8} {log}"
     yield f"run      {info.run_id or '(no run record)'}" + (f"  {info.display_name}" if info.display_name else "")
     yield f"project  {'/'.join(part for part in (info.entity, info.project) if part) or '(server default)'}"
     if info.start_time_ns:
         yield f"started  {when(info.start_time_ns / 1e9)}, ran {state.runtime:.0f} s"
     if state.environment is not None and state.environment.program:
         yield f"program  {clip(' '.join([state.environment.program, *state.environment.args]), 120)}"
-    silent = f", silent for {ago(age_of(log))}" if state.has_run else ""
+    silent = f", silent for {ago(age_of(logs[-1]))}" if state.has_run else ""
     end = f"no exit record{silent}" if state.exit_code is None else f"exit code {state.exit_code}"
     yield f"status   {status} ({end})"
     yield f"holds    {state.row_count} rows, {state.sample_count} samples, {state.console_count} console lines"
@@ -190,5 +239,6 @@ def _summary_lines(log: Path, state: RunState, status: str) -> Iterator[str]:
         for index, (key, value) in enumerate(sorted(shown.items())):
             text = clip(json.dumps(value, ensure_ascii=False, default=str), 120)
             yield f"{title if index == 0 else '':<8} {key} = {text}"
-    for gap in state.gaps:
-        yield f"GAP      bytes {gap.offset}-{gap.end}: {_said(gap)}{_loss(gap)}"
+    for log, gap in gaps:
+        where = f" of {log}" if len(logs) > 1 else ""
+        yield f"GAP      bytes {gap.offset}-{gap.end}{where}: {_said(gap)}{_loss(gap)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,13 +14,16 @@ from runferry.logformat import messages
 from support.frames import log_of
 
 
-def run_log(folder, run_id="r1", rows=3, *, exit_code: int | None = 0, name="", tail=b""):
+def run_log(
+    folder, run_id="r1", rows=3, *, exit_code: int | None = 0, name="", tail=b"", start=0, stamp="20261130_142500"
+):
     records = [
         messages.Record(
             run=messages.RunRecord(
                 run_id=run_id,
                 project="p",
                 display_name=name,
+                start_time=messages.Timestamp(seconds=start),
                 config=messages.ConfigRecord(update=[messages.Item(key="lr", value_json="0.1")]),
             )
         )
@@ -33,7 +37,7 @@ def run_log(folder, run_id="r1", rows=3, *, exit_code: int | None = 0, name="", 
         records.append(messages.Record(exit=messages.RunExitRecord(exit_code=exit_code)))
     for num, record in enumerate(records, 1):
         record.num = num
-    directory = folder / f"run-20261130_142500-{run_id}"
+    directory = folder / f"run-{stamp}-{run_id}"
     directory.mkdir(parents=True)
     log = directory / f"run-{run_id}.wandb"
     log.write_bytes(log_of(*(record.SerializeToString() for record in records)) + tail)
@@ -84,6 +88,56 @@ def test_show_filters_by_kind_and_names_unknown_ones(tmp_path):
     code, output = call("show", "--kind", "histroy", log)
     assert code == 2
     assert "histroy" in output
+
+
+def test_show_names_the_kinds_of_a_log_where_none_is_asked_for(tmp_path):
+    """A table without rows says why, and where console output is looked for."""
+    log = run_log(tmp_path)
+    code, output = call("show", "--kind", "output", "--kind", "history", log)
+
+    assert code == 0
+    assert f"no record of kind output in {log}, which has exit, history, run" in output
+    assert "output_raw" in output
+    assert "no record" not in call("show", "--kind", "history", log)[1]
+
+
+@pytest.mark.parametrize("level", ["run", "wandb", "id"])
+def test_show_summary_folds_all_logs_of_a_run(tmp_path, monkeypatch, level):
+    """A run that was resumed is one run, from whatever names it, and its last log says how it is."""
+    first = run_log(tmp_path / "wandb", rows=2, exit_code=1, start=100, tail=b"\x01" * 20)
+    last = run_log(tmp_path / "wandb", rows=4, start=200, stamp="20261130_142700")
+    run_log(tmp_path / "wandb", "r2", start=300)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wandb" / "latest-run").symlink_to(last.parent.name)
+    path = {"run": first.parent, "wandb": tmp_path / "wandb", "id": "r1"}[level]
+    code, output = call("show", "--summary", "--json", path)
+    (found,) = lines(output)
+
+    assert code == 1
+    assert [Path(log).parent.name for log in found["logs"]] == [first.parent.name, last.parent.name]
+    assert (found["rows"], found["status"], found["exit_code"]) == (6, "finished", 0)
+    assert [Path(gap["log"]).parent.name for gap in found["gaps"]] == [first.parent.name]
+    assert f"{first.parent.name}/run-r1.wandb: torn_tail" in call("show", "--summary", path)[1]
+
+
+def test_show_summary_of_logs_that_are_named(tmp_path):
+    """One log stands for itself, and says that there are more; several are folded if they are of one run."""
+    first, second = run_log(tmp_path / "a", start=100), run_log(tmp_path / "a", start=200, stamp="20261130_142700")
+    elsewhere = run_log(tmp_path / "b", start=300)
+
+    code, output = call("show", "--summary", first)
+    assert code == 0
+    assert "holds    3 rows" in output
+    assert "1 more log(s) of this run" in output
+    assert "more log" not in call("show", "--summary", first.parent)[1]
+    assert "holds    9 rows" in call("show", "--summary", elsewhere, second, first)[1]
+    assert "holds    9 rows" in call("show", "--summary", elsewhere.parent, first.parent)[1]
+    code, output = call("show", "--summary", first, run_log(tmp_path / "c", "r2"))
+    assert code == 2
+    assert "different runs" in output
+    code, output = call("show", first, second)
+    assert code == 2
+    assert "one log at a time" in output
 
 
 @pytest.mark.parametrize("level", ["log", "run", "wandb"])
@@ -146,6 +200,17 @@ def test_ls_lists_every_run_and_names_the_bad_ones(tmp_path):
     assert found["lfs"]["problem"] == "not a log"
     assert found["good"]["rows"] == 3
     assert found["good"]["sync"] == "no"
+
+
+def test_ls_lists_runs_of_one_second_in_the_order_of_their_start(tmp_path):
+    """Their directories have the same time in their names; a log that does not say its start counts by its last write."""
+    ids = ["c", "a", "b"]
+    for start, run_id in enumerate(ids, 100):
+        run_log(tmp_path, run_id, start=start)
+    unknown = run_log(tmp_path, "0")
+    os.utime(unknown, (101.5,) * 2)
+
+    assert [row["run"] for row in lines(call("ls", "--json", tmp_path)[1])] == ["c", "a", "0", "b"]
 
 
 def test_ls_goes_on_behind_a_file_that_cannot_be_read(tmp_path):
