@@ -76,6 +76,23 @@ def test_a_run_goes_on_and_ends(begin, hurry, operation, level):
     assert run._pump.join(5)
 
 
+def test_log_waits_again_as_soon_as_the_disk_answers(begin, hurry):
+    """At `record` one call waits in vain and the next ones do not; when the disk is back, rows are in the file again."""
+    fs = Hanging()
+    run = begin(fs=fs, warn=lambda _: None, durability="record")
+    run.log({"n": 0})
+    fs.hanging = "write"
+    for number in range(1, 50):
+        run.log({"n": number})
+    fs.hanging = None
+    fs.release.set()
+    assert run.flush(timeout_s=10)
+    for number in range(50, 60):
+        run.log({"n": number})
+        (log,) = fs.logs()
+        assert sum(record.kind == "history" for record in read_records(io.BytesIO(log))) == number + 1
+
+
 def test_large_rows_fill_no_memory_while_the_disk_hangs(begin, monkeypatch):
     """The bound is in bytes too: what is beyond it is dropped and counted."""
     monkeypatch.setattr(pump, "FULL_WAIT_S", 0.01)

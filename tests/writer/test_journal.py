@@ -151,15 +151,31 @@ def test_after_an_error_it_waits_longer_and_longer():
 
 
 def test_half_an_opening_is_no_opening():
-    """A log with its header but no run record would stop other readers: rather nothing is left."""
-    rig = Rig(space=40)
+    """A log with its header but no run record would stop other readers: rather nothing is left, wherever it was cut."""
+    whole = Rig()
+    whole.journal.open()
+    for space in range(len(whole.fs.logs()[0])):
+        rig = Rig(space=space)
 
-    assert not rig.journal.open()
-    assert (rig.fs.logs(), rig.journal.paths) == ([], [])
-    rig.fs.space = None
+        assert not rig.journal.open()
+        assert (rig.fs.logs(), rig.journal.paths) == ([], [])
+        rig.fs.space = None
+        assert rig.journal.write(now=True)
+        assert rig.fs.logs()[0].startswith(FILE_HEADER)
+        assert [item.kind for item in read(rig.fs.logs()[0])] == ["header", "run"]
+
+
+def test_a_write_that_takes_nothing_is_an_error():
+    """It is not tried for ever, and the rows come later."""
+    rig = Rig()
+    rig.journal.open()
+    rig.fs.short = 0
+
+    assert not rig.write(1)
+    assert "took no bytes" in rig.warnings[0]
+    rig.fs.short = None
     assert rig.journal.write(now=True)
-    assert rig.fs.logs()[0].startswith(FILE_HEADER)
-    assert [item.kind for item in read(rig.fs.logs()[0])] == ["header", "run"]
+    assert numbers(rig.fs.logs()[0]) == [1]
 
 
 def test_a_process_killed_at_any_call_leaves_no_log_without_its_run():

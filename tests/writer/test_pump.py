@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import io
+import threading
+import time
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from runferry.writer import journal as journal_module
 from runferry.writer import pump as pump_module
 from runferry.writer import records
 from runferry.writer.journal import Journal
-from runferry.writer.pump import DRAIN_S, Pump, _Barrier
+from runferry.writer.pump import DRAIN_S, FULL_WAIT_S, MAX_HANDED_OFF_BYTES, STALL_S, Pump, _Barrier
 from runferry.writer.recorder import Recorder
 from runferry.writer.segment import Place
 from support.clock import FakeClock
@@ -295,3 +298,100 @@ def test_one_bad_job_does_not_end_the_log():
     assert rig.rows() == 3
     assert len(rig.warnings) == 1
     assert "ZeroDivisionError" in rig.warnings[0]
+
+
+def test_a_full_queue_is_waited_for_once_until_the_disk_answers():
+    """Who finds no room waits; those after it do not; after a drain it is tried again."""
+    rig = Rig()
+    rig.drain()
+
+    def waited(call):
+        before = rig.clock.monotonic()
+        assert not call()
+        return rig.clock.monotonic() - before
+
+    for _ in range(2):
+        rig.log(a=1)
+        assert [waited(lambda: rig.pump.make_room(1)) >= FULL_WAIT_S for _ in range(3)] == [True, False, False]
+        rig.pump.ease = 2
+        rig.log(a=2)
+        rig.pump._stuck = True  # only the waiting in front of it is looked at
+        rig.pump._weighed = MAX_HANDED_OFF_BYTES
+        assert [waited(lambda: rig.pump.admit({"a": 1})) >= STALL_S for _ in range(3)] == [True, False, False]
+        rig.drain()
+    assert rig.rows() == 4
+
+
+def test_what_must_not_wait_is_synced_as_soon_as_the_disk_takes_it():
+    """An alert on a full disk: it is brought to the device with the write that succeeds, not seconds later."""
+    rig = Rig()
+    rig.drain()
+    rig.fs.fail["write"] = errno.ENOSPC
+    rig.pump.submit(lambda recorder: recorder.record(records.preempting(), urgent=True))
+    rig.drain()
+    rig.fs.fail.clear()
+    syncs = rig.syncs()
+    rig.drain(0.2)
+
+    assert rig.syncs() == syncs + 1
+    assert not rig.journal.dirty
+
+
+def test_who_waits_for_the_device_is_not_told_of_the_page_cache():
+    """A sync that fails for good: what was written is, what was to be synced is not."""
+    rig = Rig()
+    rig.drain()
+    rig.fs.fail = {"sync_data": errno.EIO, "sync_file": errno.EIO}
+    rig.log(a=1)
+    barrier = _Barrier(sync=True)
+    rig.pump.queue.append(barrier)
+    rig.drain()
+
+    assert not barrier.wait(0)
+    rig = Rig()
+    rig.fs.fail = {"sync_data": errno.EINVAL, "sync_file": errno.EINVAL}
+    rig.log(a=1)
+    barriers = [_Barrier(sync=False), _Barrier(sync=True)]
+    rig.pump.queue.extend(barriers)
+    rig.drain()
+    assert [barrier.wait(0) for barrier in barriers] == [True, False]
+
+
+def test_a_row_that_no_record_can_be_made_of_is_counted():
+    """It is dropped, named, and the rest goes on."""
+    rig = Rig()
+    rig.drain()
+    whole = rig.pump.recorder.row
+
+    def row(now, step, commit, values):
+        if values["a"] == 1:
+            raise RuntimeError("no such thing")
+        whole(now, step, commit, values)
+
+    rig.pump.recorder.row = row
+    for count in range(3):
+        rig.log(a=count)
+    rig.drain()
+
+    assert (rig.pump.rows_dropped, rig.rows()) == (1, 2)
+    assert "no such thing" in rig.warnings[0]
+
+
+def test_who_asks_in_the_last_moment_waits_for_nobody():
+    """The thread may end between a look at it and the question, which nobody reads then."""
+
+    class LastMoment(deque):
+        def append(self, item):
+            super().append(item)
+            rig.pump.ended = True
+
+    rig = Rig()
+    rig.drain()
+    rig.pump._thread = threading.Thread()
+    started = time.monotonic()
+    rig.pump.queue = LastMoment()
+    assert not rig.pump.barrier(sync=False, timeout_s=20)
+    rig.pump.ended = False
+    assert rig.pump.ask(lambda recorder: recorder.step + 1, timeout_s=20) == 1
+
+    assert time.monotonic() - started < 5
