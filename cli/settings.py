@@ -38,13 +38,11 @@ def command(*, folder: Path | None, as_json: bool) -> None:
 
     decided = examine(Settings(dir=folder))
     rows = []
-    for setting, value, place, problems in decided.each:
-        wrong = next((problem for problem in problems if problem.fatal), None)
-        source = "--dir" if place == "argument" else place
-        problem = "; ".join(problem.text for problem in problems)
-        rows.append(
-            Row(setting.name, None, wrong.place, problem) if wrong else Row(setting.name, value, source, problem)
-        )
+    for decision in decided.each:
+        wrong = next((problem for problem in decision.problems if problem.fatal), None)
+        value, source = (None, wrong.place) if wrong else (decision.value, decision.place)
+        problem = "; ".join(problem.text for problem in decision.problems)
+        rows.append(Row(decision.setting.name, value, "--dir" if source == "argument" else source, problem))
     rows = [row for row in rows if row.name != "base_url"] + [*_server(Path.home())]
     for note in decided.notes:
         warn_on_stderr(note)
@@ -86,13 +84,14 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _text(value: Any) -> str:
+def _text(row: Row) -> str:
     """A value as somebody would write it."""
-    if isinstance(value, (tuple, frozenset)):
-        return ", ".join(sorted(value) if isinstance(value, frozenset) else value)
-    if isinstance(value, (bool, float)):
-        return str(value).lower() if isinstance(value, bool) else f"{value:g}"
-    return "not set" if value is None else str(value)
+    from ..writer.settings_table import BY_KEY
+
+    if row.value is None:
+        return "not set"
+    setting = BY_KEY.get(row.name)
+    return setting.kind.write(row.value) if setting else str(row.value)
 
 
 def _print_table(rows: list[Row]) -> None:
@@ -111,6 +110,6 @@ def _print_table(rows: list[Row]) -> None:
         table.add_column(title, overflow="fold", no_wrap=title == "setting")
     for row in rows:
         table.add_row(
-            *(Text(printable(cell)) for cell in (row.name, _text(row.value), row.source, row.problem)[: len(titles)])
+            *(Text(printable(cell)) for cell in (row.name, _text(row), row.source, row.problem)[: len(titles)])
         )
     console.print(table)

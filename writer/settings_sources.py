@@ -15,6 +15,7 @@ from .settings_table import (
     ANYWHERE,
     BY_KEY,
     NOT_IN_WORKSPACE,
+    OWN_VARIABLES,
     SETTINGS,
     UNSUPPORTED,
     WITHOUT_EFFECT,
@@ -26,6 +27,7 @@ from .settings_values import FLAG, FOLDER, Kind, split, unwrapped
 
 DEFAULT = "default"
 
+_OURS = "RUNFERRY_"
 _SHOWN = 200  # characters of a wrong value that a message repeats
 _NAME_SHOWN = 60  # characters of its name
 _NAMED = 12  # unknown settings that a message names
@@ -66,6 +68,8 @@ class Decision(NamedTuple):
     place: str
     problems: tuple[Problem, ...]
     """Of stronger values, that could not be taken."""
+    remark: str = ""
+    """What its user is told of a value that was taken."""
 
 
 class Decisions(NamedTuple):
@@ -114,7 +118,11 @@ def decide_all(
     sources = [*direct, *(_file(file, scopes[file.path], refused) for file in files)]
     sources = [source for source in sources if source.values]
     each = tuple(_decide(setting, sources) for setting in SETTINGS)
-    return Decisions(each, (*(file.problem for file in files if file.problem), *refused, *_unknown(unknown, files)))
+    remarks = (decision.remark for decision in each if decision.remark)
+    unknown = (*unknown, *_strange_variables(environ))
+    return Decisions(
+        each, (*(file.problem for file in files if file.problem), *refused, *remarks, *_unknown(unknown, files))
+    )
 
 
 def _code(arguments: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[Source]:
@@ -140,6 +148,14 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Source]:
             peers[key] = Given(text, name, name)
     yield Source(ours, is_text=True)
     yield Source(peers, is_text=True)
+
+
+def _strange_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """Variables that nobody but us can mean, and that we don't know. The peer's may be its own."""
+    for name in environ:
+        rest = name.removeprefix(_OURS)
+        if rest != name and key_of(rest.lower()) not in BY_KEY and rest not in OWN_VARIABLES and environ[name].strip():
+            yield name
 
 
 def _file(file: SettingsFile, scopes: set[str], refused: list[str]) -> Source:
@@ -177,9 +193,16 @@ def _decide(setting: Setting[Any], sources: Iterable[Source]) -> Decision:
                 if not value:
                     continue
                 value = setting.kind.read(setting.switches[key])
-            return Decision(setting, value, given.place, tuple(problems))
+            return Decision(setting, value, given.place, tuple(problems), _remark(kind, given))
     value = None if setting.default is None else setting.kind.read(setting.default)
     return Decision(setting, value, DEFAULT, tuple(problems))
+
+
+def _remark(kind: Kind[Any], given: Given) -> str:
+    if not kind.remarks:
+        return ""
+    told = kind.remarks.get(str(unwrapped(given.value)).strip().lower())
+    return f"{given.shown}={_shown(given.value)}: {told}" if told else ""
 
 
 def _shown(value: Any) -> str:
@@ -196,10 +219,10 @@ def _unknown(names: Iterable[str], files: Iterable[SettingsFile]) -> Iterator[st
     unknown: dict[str, str] = dict.fromkeys(names, "")
     for file in files:
         unknown.update({name: f" ({file.path})" for name in file.values if key_of(name) not in BY_KEY})
-    for name in UNSUPPORTED:
-        if name in unknown:
-            yield f"{name} is not followed: {UNSUPPORTED[name]}"
-    others = sorted(unknown.keys() - UNSUPPORTED.keys() - WITHOUT_EFFECT)
+    keys = {name: name.removeprefix(_OURS).lower() if name.startswith(_OURS) else name for name in unknown}
+    for key, instead in UNSUPPORTED.items():
+        yield from (f"{name} is not followed: {instead}" for name in unknown if keys[name] == key)
+    others = sorted(name for name in unknown if keys[name] not in UNSUPPORTED.keys() | WITHOUT_EFFECT)
     if others:
         more = f" and {len(others) - _NAMED} more" if others[_NAMED:] else ""
         named = ", ".join(_named(name) + unknown[name] for name in others[:_NAMED])
@@ -211,5 +234,10 @@ def _named(name: str) -> str:
 
     shown = name if name.isprintable() else ascii(name)
     shown = shown if len(shown) <= _NAME_SHOWN else f"{shown[:_NAME_SHOWN]}..."
-    near = difflib.get_close_matches(name[:_NAME_SHOWN], BY_KEY, n=1, cutoff=0.8)
-    return f"{shown} (did you mean {near[0]}?)" if near else shown
+    variable = name.startswith(_OURS)
+    words = [*BY_KEY, *map(str.lower, OWN_VARIABLES)] if variable else BY_KEY
+    word = name.removeprefix(_OURS).lower() if variable else name
+    near = difflib.get_close_matches(word[:_NAME_SHOWN], words, n=1, cutoff=0.8)
+    if not near:
+        return shown
+    return f"{shown} (did you mean {_OURS + near[0].upper() if variable else near[0]}?)"

@@ -82,11 +82,12 @@ class Resolved:
 
     mode = Setting(
         takes.choice(
-            *("offline", "online", "disabled", "dryrun"),
-            also={"dryrun": "offline", "shared": "online", "run": "online"},
+            *("offline", "online", "disabled"),
+            also={"dryrun": "offline", "run": "online", "shared": "online"},
+            remarks={"shared": "treated as online; logs of one run id become one run where they are synced"},
         ),
         "offline",
-        "`online` logs here too and starts a sync beside the run; `disabled` writes nothing; `dryrun` is `offline`.",
+        "`online` logs here too and starts a sync beside the run; `disabled` writes nothing.",
         peer=("mode",),
         switches={"disabled": "disabled"},
         steers=True,
@@ -310,9 +311,13 @@ UNSUPPORTED = {
     "resume_from": "a run is not rewound here: `resume` goes on at its end",
     "sync_tensorboard": "what is written for TensorBoard is not read here: log it to the run too",
     "tensorboard": "what is written for TensorBoard is not read here: log it to the run too",
+    "code_dir": "`run.log_code(root)` keeps the code of a folder",
     "monitor_gym": "recorded films are not looked for here: log each as a `Video`",
 }
 """Settings of the peer whose absence somebody could miss, and what is done instead."""
+
+OWN_VARIABLES = frozenset({"API_KEY", "CONFIG_DIR", "LOCAL_RANK", "RANK", "SERVE_API_KEYS", "STATE_DIR"})
+"""What stands behind `RUNFERRY_` in variables that are no settings of a run."""
 
 WITHOUT_EFFECT = frozenset(
     {"start_method", "allow_val_change", "anonymous", "force", "init_timeout", "x_service_wait", "disable_job_creation"}

@@ -32,18 +32,40 @@ class Kind(Generic[T]):
         takes: the values, in words.
         read: the value for what was given; raises for what it cannot be.
         listed: text of the environment or a file holds several values between commas.
+        write: the text that a value may be given as.
+        remarks: what its user is told of some words that are taken for others.
     """
 
-    __slots__ = ("listed", "read", "takes")
+    __slots__ = ("listed", "read", "remarks", "takes", "write")
 
-    def __init__(self, takes: str, read: Callable[[Any], T], *, listed: bool = False) -> None:
+    def __init__(
+        self,
+        takes: str,
+        read: Callable[[Any], T],
+        *,
+        listed: bool = False,
+        write: Callable[[T], str] | None = None,
+        remarks: Mapping[str, str] | None = None,
+    ) -> None:
         self.takes, self.read, self.listed = takes, read, listed
+        self.write: Callable[[T], str] = write or _written
+        self.remarks: Mapping[str, str] = remarks or {}
 
 
-def choice(*choices: str, also: Mapping[str, str] | None = None) -> Kind[str]:
+def choice(*choices: str, also: Mapping[str, str] | None = None, remarks: Mapping[str, str] | None = None) -> Kind[str]:
     """One of some words, in any case; `also` names further ones and what they mean."""
-    meanings = {**{word: word for word in choices}, **(also or {})}
-    return Kind(words(choices), lambda value: meanings[str(value).strip().lower()])
+    also = also or {}
+    meanings = {**{word: word for word in choices}, **also}
+    known = (*choices, *(f"{word} ({meaning})" for word, meaning in also.items()))
+    return Kind(words(known), lambda value: meanings[str(value).strip().lower()], remarks=remarks)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def words(items: tuple[str, ...], last: str = "or") -> str:
@@ -148,7 +170,8 @@ def _byte_count(value: Any) -> int:
         number, unit, binary = match.groups()
         if binary and not unit:
             raise ValueError
-        value = float(number) * (1024 if binary else 1000) ** _UNITS[unit.upper()] if unit else float(number)
+        factor = (1024 if binary else 1000) ** _UNITS[unit.upper()]
+        value = (int(number) if number.isdecimal() else float(number)) * factor  # a float holds no 63 bits
     count = int(value)
     if isinstance(value, bool) or not 0 <= count < 1 << 63:
         raise ValueError
@@ -162,13 +185,21 @@ def _count(value: Any) -> int:
     return count
 
 
+def _amount(count: int) -> str:
+    """Bytes in the largest unit that leaves no fraction."""
+    for base, ending in ((1024, "iB"), (1000, "B")):
+        for unit, power in sorted(_UNITS.items(), key=lambda item: -item[1])[:-1]:
+            if count and count % base**power == 0:
+                return f"{count // base**power} {unit}{ending}"
+    return str(count)
+
+
 def _resume(value: Any) -> str:
-    if isinstance(value, int) or not value:
-        return "auto" if value else ""
-    word = str(value).strip().lower()
-    if word in {"allow", "must", "never", "auto"}:
-        return word
-    return "auto" if _flag(word) else ""
+    if not isinstance(value, str):
+        return "auto" if _flag(value) else ""
+    # No other word for true or false: a run that goes on where it should not cannot be told apart again.
+    meanings = {"": "", "false": "", "true": "auto", **{word: word for word in ("allow", "must", "never", "auto")}}
+    return meanings[value.strip().lower()]
 
 
 def _reinit(value: Any) -> str:
@@ -193,6 +224,11 @@ def _redact(value: Any) -> frozenset[str]:
     return REDACTED_PARTS - left
 
 
+def _redacted(parts: frozenset[str]) -> str:
+    left = ", ".join(f"-{part}" for part in sorted(REDACTED_PARTS - parts))
+    return (left or "all") if parts else "off"
+
+
 TEXT = Kind("text", _text)
 FLAG = Kind("true or false", _flag)
 LIST = Kind("a list of texts", _texts, listed=True)
@@ -202,8 +238,12 @@ RUN_ID = Kind("1 to 128 bytes of printable characters, none of : ; , # ? / \\ '"
 FOLDER = Kind("a path", _folder)
 SERVER = Kind("an http(s) URL without a user and a password", _server)
 SECONDS = Kind("seconds from 0.1 to 1,000,000", _seconds)
-BYTES = Kind("bytes, or text such as 500 MB or 1 GiB", _byte_count)
+BYTES = Kind("bytes, or text such as 500 MB or 1 GiB", _byte_count, write=_amount)
 COUNT = Kind("a whole number; 0 for what is found", _count)
-RESUME = Kind("allow, must, never, auto, true (auto) or false", _resume)
+RESUME = Kind("allow, must, never, auto, true (auto) or false", _resume, write=lambda mode: mode or "false")
 REINIT = Kind("return_previous, finish_previous, create_new, default, true (finish_previous) or false", _reinit)
-REDACT = Kind(f"all, off, or what is left as it is: {words(tuple(f'-{p}' for p in sorted(REDACTED_PARTS)))}", _redact)
+REDACT = Kind(
+    f"all, off, or what is left as it is: {words(tuple(f'-{p}' for p in sorted(REDACTED_PARTS)))}",
+    _redact,
+    write=_redacted,
+)

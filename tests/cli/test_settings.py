@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -121,6 +123,19 @@ def test_a_piped_table_is_one_line_per_setting(call):
     assert len(first.stdout.splitlines()) == len(SETTINGS) + 2
     assert first.stdout.splitlines()[1].split() == ["mode", "offline", "default"]
     assert "\x1b" not in first.stdout
+
+
+def test_defaults_are_shown_in_the_words_of_the_page(call):
+    """What stands in docs/settings.md is what the command shows, but for the folder, which it shows whole."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "settings.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)`.*? \|.*?\|.*?\| (?:`(.*?)`)? \|[^|]*\|$", page, re.MULTILINE))
+    lines = [re.split(r"\s{2,}", line.strip()) for line in call().stdout.splitlines()[1:]]
+    shown = {name: rest[0] if rest[1:] else "" for name, *rest in lines}
+
+    assert {setting.name for setting in SETTINGS} <= documented.keys() & shown.keys()
+    assert (shown["resume"], shown["copy_limit"], shown["redact"]) == ("false", "1 GiB", "all")
+    different = {name for name in documented if documented[name] != shown[name].replace("not set", "")}
+    assert different == {"dir", "base_url"}
 
 
 def test_control_characters_of_values_do_not_reach_the_terminal(call):

@@ -12,6 +12,7 @@ import pytest
 from runferry.writer.ranks import Rank, Role, rank_of
 from runferry.writer.report import warn_on_stderr
 from runferry.writer.settings import Settings, SettingsError, new_id, resolve, tell
+from runferry.writer.settings_table import BY_KEY
 
 
 def test_the_order_of_sources():
@@ -92,6 +93,7 @@ def test_ids_that_no_backend_or_disk_takes(run_id):
         ({}, {"RUNFERRY_DIR": "a\0b"}),
         ({}, {"WANDB_PROJECT": "a/b"}),
         ({}, {"WANDB_RESUME": "sometimes"}),
+        ({}, {"RUNFERRY_RESUME": "yes"}),
         ({"sample_interval": "nan"}, {}),
         ({"sample_interval": 1e20}, {}),
         ({"tags": 5}, {}),
@@ -149,8 +151,9 @@ def test_a_wrong_variable_leaves_the_next_source():
     resolved = resolve(Settings(), None, environ)
 
     assert resolved.console == "wrap"
-    assert resolved.warnings == (
-        "RUNFERRY_CONSOLE='foo': console takes off, wrap or redirect; WANDB_CONSOLE counts instead",
+    assert "".join(resolved.warnings) == (
+        "RUNFERRY_CONSOLE='foo': console takes off, wrap, redirect, auto (wrap), wrap_raw (wrap) or wrap_emu (wrap);"
+        " WANDB_CONSOLE counts instead"
     )
     assert resolve(Settings(console="off"), None, environ).warnings == ()
 
@@ -309,6 +312,37 @@ def test_how_values_may_be_written(setting, given, value):
     assert getattr(resolve(Settings(**{names.get(setting, setting): given}), None, {}), setting) == value
 
 
+def test_shared_is_told_to_be_online():
+    """Whoever expects processes that write to one run by a server learns what becomes of it, wherever the word stands."""
+    said = "treated as online; logs of one run id become one run where they are synced"
+
+    assert resolve(Settings(mode="Shared"), None, {}).warnings == (f"mode='Shared': {said}",)
+    assert resolve(Settings(), {"mode": "shared"}, {}).warnings == (f"settings: mode='shared': {said}",)
+    assert resolve(Settings(), None, {"WANDB_MODE": "shared"}).warnings == (f"WANDB_MODE='shared': {said}",)
+    assert resolve(Settings(mode="run"), None, {"WANDB_MODE": "shared"}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("resume", ["", "auto", "never"]),
+        ("copy_limit", [0, 1, 999, 1000, 1024, 1536, 500 * 10**6, 2**30, 3 * 2**40, 10**12, 2**63 - 1]),
+        ("redact", [frozenset(), frozenset({"argv"}), frozenset({"argv", "config", "environment", "git"})]),
+        ("tags", [("a", "b"), ()]),
+        ("sample_interval", [0.1, 15.0]),
+        ("strict", [True, False]),
+    ],
+)
+def test_a_value_is_written_as_it_may_be_given(setting, values):
+    """What `runferry settings` and the page show can be put into a variable, and means the same."""
+    for value in values:
+        text = BY_KEY[setting].kind.write(value)
+        resolved = resolve(Settings(), None, {f"RUNFERRY_{setting.upper()}": text})
+        assert getattr(resolved, BY_KEY[setting].attribute) == value
+    assert BY_KEY["copy_limit"].kind.write(2**30) == "1 GiB"
+    assert BY_KEY["copy_limit"].kind.write(500 * 10**6) == "500 MB"
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -325,6 +359,10 @@ def test_how_values_may_be_written(setting, given, value):
         ({"strict": "ture"}, "strict='ture': strict takes true or false"),
         ({"disable_code": "perhaps"}, "disable_code='perhaps': disable_code takes true or false"),
         ({"run_name": {}}, "name=a dict: name takes text"),
+        ({"resume": "yes"}, "resume='yes': resume takes allow, must, never, auto, true (auto) or false"),
+        ({"resume": "1"}, "resume='1': resume takes "),
+        ({"resume": 2}, "resume=2: resume takes "),
+        ({"mode": "shard"}, "mode='shard': mode takes offline, online, disabled, dryrun (offline), run (online) or sh"),
         ({"resume": "sometimes"}, "resume='sometimes': resume takes allow, must, never, auto, true (auto) or false"),
     ],
 )

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from runferry.writer.settings_table import ANYWHERE, SETTINGS, UNSUPPORTED, WITHOUT_EFFECT
+from runferry.writer.settings_table import ANYWHERE, SETTINGS, UNSUPPORTED, WITHOUT_EFFECT, Resolved
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 HEAD = ("setting", "variables", "takes", "default", "is")
 
 
-def written(default):
-    """A default as somebody would write it."""
-    if default is None or default in ("", ()):
-        return ""
-    if isinstance(default, tuple):
-        return ", ".join(default)
-    return str(default).lower() if isinstance(default, bool) else str(default).removesuffix(".0")
+def written(setting):
+    """A default as `runferry settings` shows it, but for folders, which it shows whole."""
+    if setting.default is None or setting is Resolved.root:
+        return setting.default or ""
+    return setting.kind.write(setting.kind.read(setting.default))
 
 
 def cells(setting):
@@ -26,7 +24,7 @@ def cells(setting):
     names = [setting.name, *(key for key in setting.keys if key != setting.name)]
     ours = {f"RUNFERRY_{key.upper()}" for key in (setting.name, *setting.switches)}
     variables = [name for name in setting.environment if name in ours or name.startswith("WANDB_")]
-    default = written(setting.default)
+    default = written(setting)
     return (
         ", ".join(f"`{name}`" for name in names),
         ", ".join(f"`{name}`" for name in variables),

@@ -7,15 +7,19 @@ import configparser
 import errno
 import io
 import os
+import re
 import sys
 import threading
+from pathlib import Path
 
 import pytest
+import runferry
 from hypothesis import given as tried_with
 from hypothesis import strategies as st
 from runferry.writer import settings_files
 from runferry.writer.settings import Settings, SettingsError, resolve, tell
 from runferry.writer.settings_files import MAX_BYTES, Line, read_settings_file, user_files, workspace_files
+from runferry.writer.settings_table import BY_KEY, OWN_VARIABLES
 
 
 @pytest.fixture
@@ -234,9 +238,8 @@ def test_a_wrong_value_in_a_file_is_passed_over(tmp_path):
     resolved = resolve(Settings(dir=tmp_path), None, {}, home)
 
     assert resolved.console == "wrap"
-    assert resolved.warnings == (
-        f"{files[0]}:2: console='fast': console takes off, wrap or redirect; {files[1]}:2 counts instead",
-    )
+    takes = f"console takes {BY_KEY['console'].kind.takes}"
+    assert resolved.warnings == (f"{files[0]}:2: console='fast': {takes}; {files[1]}:2 counts instead",)
     files[0].write_text("[default]\nconsole =\n")
     assert resolve(Settings(dir=tmp_path), None, {}, home).console == "wrap"
     files[1].write_text("[default]\nproject = a/b\n")
@@ -246,17 +249,48 @@ def test_a_wrong_value_in_a_file_is_passed_over(tmp_path):
 
 
 def test_names_without_meaning_are_told_in_one_line(tmp_path):
-    """Those of arguments, objects and files together, sorted, with a guess for slips; variables may be anybody's."""
+    """Those of arguments, objects and files together, and variables of our own, sorted, with a guess for slips."""
     (tmp_path / "wandb").mkdir()
     file = tmp_path / "wandb" / "settings"
     file.write_text("[default]\nx_service_hope = 3\nbase_url = http://a\nstart_method = fork\n")
     given = Settings(dir=tmp_path, console_multipart=True, x_proxies=None, projct="p", start_method="thread")
     resolved = resolve(given, {"\x1b[2J": 1}, {"RUNFERRY_PROJCT": "p", "WANDB_FUTURE": "1"})
 
-    assert [line.removeprefix("these settings have no meaning here: ") for line in resolved.warnings] == [
-        f"'\\x1b[2J', console_multipart, projct (did you mean project?), x_service_hope ({file})"
-    ]
+    (line,) = resolved.warnings
+    assert line.removeprefix("these settings have no meaning here: ") == (
+        "'\\x1b[2J', RUNFERRY_PROJCT (did you mean RUNFERRY_PROJECT?), console_multipart, projct (did"
+        f" you mean project?), x_service_hope ({file})"
+    )
     assert len(resolve(Settings(**{f"x{number}": 1 for number in range(500)}), None, {}).warnings[0]) < 1000
+
+
+def test_variables_of_our_own_that_are_no_settings():
+    """A slip is told with a guess; ours that other parts read, empty ones and those of the peer are not, nor any value."""
+
+    def told(**environ):
+        return "".join(resolve(Settings(), None, environ).warnings)
+
+    assert told(RUNFERRY_PROJEKT="foo") == (
+        "these settings have no meaning here: RUNFERRY_PROJEKT (did you mean RUNFERRY_PROJECT?)"
+    )
+    assert told(RUNFERRY_API_KAY="5ec2e7") == (
+        "these settings have no meaning here: RUNFERRY_API_KAY (did you mean RUNFERRY_API_KEY?)"
+    )
+    assert told(RUNFERRY_FORK_FROM="r").startswith("RUNFERRY_FORK_FROM is not followed: ")
+    assert told(RUNFERRY_XYZ="1").endswith("here: RUNFERRY_XYZ")
+    assert told(RUNFERRY_PROJEKT=" ", RUNFERRY_START_METHOD="fork", WANDB_PROJEKT="p", RUNFERRYX="1") == ""
+    assert told(**{f"RUNFERRY_{name}": "1" for name in OWN_VARIABLES}) == ""
+
+
+def test_every_variable_that_the_program_reads_is_known():
+    """What a part of the program takes from the environment is no slip."""
+    package = Path(runferry.__file__).parent
+    parts = ("backend", "cli", "logformat", "sampler", "sync", "viewer", "writer")
+    sources = [path for part in parts for path in (package / part).rglob("*.py")]
+    read = {name for path in sources for name in re.findall(r"\bRUNFERRY_([A-Z_]*[A-Z])\b", path.read_text())}
+
+    assert {"RANK", "API_KEY"} <= read
+    assert read <= OWN_VARIABLES | {key.upper() for key in BY_KEY}
 
 
 def test_what_a_script_would_miss_is_told_with_its_reason():
