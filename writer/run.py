@@ -411,7 +411,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         report = self._report = self._tally(synced=synced)
         lifecycle.forget(self)
         self._tell_hidden()
-        if self._syncs is not None:  # a log that could not be made at first, or a further one
+        if self._syncs is not None and ended:  # a log that could not be made at first, or a further one
             self._syncs.accompany(report.paths)
         if not kept:
             self._warn(f"run {self.id}: some files are not on the device: a power cut may cost them")

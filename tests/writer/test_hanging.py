@@ -169,6 +169,30 @@ def test_the_end_of_a_run_is_bounded_whatever_hangs(begin):
     assert run._pump.join(5)
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+def test_the_end_begins_no_sync_on_a_disk_that_does_not_answer(begin, hangs):
+    """Starting one writes beside the log, and would wait for that disk without a bound."""
+
+    class Syncs:
+        told = 0
+
+        def accompany(self, _logs):
+            self.told += 1
+            return []
+
+    fs = Hanging()
+    run = begin(fs=fs, warn=lambda _: None)
+    run.flush()
+    run._syncs = syncs = Syncs()
+    fs.hanging = "write" if hangs else None
+    run.log({"a": 1})
+    run._end(0, timeout_s=0.2 if hangs else 20)
+
+    assert syncs.told == (not hangs)
+    fs.release.set()
+    assert run._pump.join(5)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 @pytest.mark.parametrize("ending", ["", "run.finish()", "sys.exit(3)", "os.kill(os.getpid(), signal.SIGTERM)"])
 def test_a_process_ends_though_its_disk_does_not_answer(tmp_path, ending):
