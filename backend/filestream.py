@@ -82,7 +82,7 @@ def decode(body: bytes) -> StreamUpdate:
 
 def _chunk(name: str, part: object) -> Chunk:
     if not safe_name(name):
-        raise BadRequestError(f"files: {name!r} is no file name")
+        raise BadRequestError(f"files: {name!r} is not a file name")
     if not isinstance(part, dict):
         raise BadRequestError(f"files[{name!r}] is not an object")
     offset, content = part.get("offset", 0), part.get("content") or []

@@ -161,7 +161,7 @@ class Api:
         """Post one `file_stream` body. Returns when the server has answered that it took it, with a whole answer."""
         parts = (run.entity, run.project, run.run_id)
         if not all(parts) or {".", ".."} & set(parts):
-            raise Permanent(f"{run} is no place at a server", status=200)
+            raise Permanent(f"{run} is not a place at a server", status=200)
         path = "/".join(quote(part, safe="") for part in parts)
         request = self._request("POST", f"{self.base_url}/files/{path}/file_stream", body)
         self._channel.call(request, self._lane(run.project), what=f"rows of {run.run_id}", read=_acknowledgement)

@@ -127,7 +127,7 @@ def load(paths: Iterable[Path]) -> tuple[Cursor | None, str]:
                 raise ValueError("too large")
             return _from_json(json.loads(text)), note
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            note = f"{path} is no cursor ({error}); lines are sent again to the same places"
+            note = f"{path} is not a cursor ({error}); lines are sent again to the same places"
     return None, note
 
 
@@ -219,5 +219,5 @@ def _count(value: Any) -> int:
 
 def _exit_code(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _NO_COUNT:
-        raise TypeError("an exit code is no number")
+        raise TypeError("an exit code is not a number")
     return value

@@ -102,7 +102,7 @@ def _from_run(log: Path, size: int, modified: float, record: Record) -> LogHead:
     except WireError:
         return LogHead(log, size, modified, problem="its run record is damaged")
     if not valid_run_id(run.run_id):
-        return LogHead(log, size, modified, problem=f"its run id {run.run_id[:80]!r} is none that a server takes")
+        return LogHead(log, size, modified, problem=f"its run id {run.run_id[:80]!r} is not one that a server takes")
     start_ns = run.start_time.seconds * 1_000_000_000 + run.start_time.nanos
     return LogHead(log, size, modified, run.run_id, run.entity, run.project, start_ns, resume=run.resume)
 

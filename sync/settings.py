@@ -56,7 +56,7 @@ class SyncSettings:
             origin_of(self.base_url)
         except ValueError:
             hint = "" if "://" in self.base_url else f"; did you mean http://{self.base_url}?"
-            raise UsageError(f"base URL: {self.base_url!r} is no http(s) URL{hint}") from None
+            raise UsageError(f"base URL: {self.base_url!r} is not an http(s) URL{hint}") from None
         if self.jobs is not None and self.jobs < 1:
             raise UsageError("jobs: at least 1")
         if not (self.retry_for >= 0 and self.stale_after >= 0):  # neither is NaN
@@ -64,7 +64,7 @@ class SyncSettings:
         if self.run_id is not None and not valid_run_id(self.run_id):
             raise UsageError(f"no server takes {self.run_id!r} for a run id")
         if {self.project, self.entity} & {".", ".."}:
-            raise UsageError("project and entity: `.` and `..` are no names")
+            raise UsageError("project and entity: `.` and `..` are not names")
         object.__setattr__(self, "base_url", self.base_url.rstrip("/"))
 
 

@@ -142,7 +142,7 @@ class Artifact(ArtifactIdentity):
         self._check_open(policy)
         path = Path(local_path)
         if not path.is_file():
-            raise ValueError(f"{os.fspath(local_path)!r} is no file")
+            raise ValueError(f"{os.fspath(local_path)!r} is not a file")
         name = logical_path(name or path.name)
         return self._add_path(name, path, skip_cache=skip_cache, overwrite=overwrite, is_tmp=is_tmp)
 
@@ -173,7 +173,7 @@ class Artifact(ArtifactIdentity):
         self._check_open(policy)
         root = Path(local_path)
         if not root.is_dir():
-            raise ValueError(f"{os.fspath(local_path)!r} is no folder")
+            raise ValueError(f"{os.fspath(local_path)!r} is not a folder")
         below = f"{logical_path(name)}/" if name else ""
         skipped: list[str] = []
         found = walk(root, _naming(skipped), but=_current_directory())

@@ -195,7 +195,7 @@ def walk(
             if stat.S_ISREG(status.st_mode):
                 yield path, relative
             elif not stat.S_ISDIR(status.st_mode):
-                skipped(path, "it is no file")
+                skipped(path, "it is not a file")
             elif not follow and path.is_symlink():
                 skipped(path, "it is a link to a folder")
             elif (here := _identity(status)) in above:
@@ -235,7 +235,7 @@ def references(
     """
     url = urlsplit(uri)
     if not url.scheme:
-        raise ValueError(f"{uri!r} is no URI; a file is referred to as file:///...")
+        raise ValueError(f"{uri!r} is not a URI; a file is referred to as file:///...")
     if url.scheme == "file":
         return _file_references(uri, name, checksum, max_objects or DEFAULT_MAX_OBJECTS, skipped)
     azure = url.scheme == "https" and (url.hostname or "").endswith(_AZURE_HOST)

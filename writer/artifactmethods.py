@@ -270,7 +270,7 @@ class ArtifactMethods:
         elif "://" in text:
             artifact.add_reference(text)
         else:
-            raise ValueError(f"{text!r} is no file, no folder and no URI")
+            raise ValueError(f"{text!r} is not a file, a folder or a URI")
         return artifact
 
     def _artifact_body(self, artifact: Artifact, **said: Any) -> bytes:

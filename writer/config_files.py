@@ -60,7 +60,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise ValueError("it is no mapping of names to values")  # noqa: TRY004 - a file's fault, no caller's
+        raise ValueError("it is not a mapping of names to values")  # noqa: TRY004 - a file's fault, no caller's
     if found.get("wandb_version", 1) != 1:
         raise ValueError(f"its wandb_version is {found['wandb_version']!r}, and only 1 is known")
     _count(found, {}, _MAX_DEPTH)
@@ -82,7 +82,7 @@ def _yaml(text: str) -> Any:
     except yaml.YAMLError as error:  # its own text repeats the line, and what secret stands there
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise ValueError(f"{getattr(error, 'problem', None) or 'it is no YAML'}{where}") from None
+        raise ValueError(f"{getattr(error, 'problem', None) or 'it is not YAML'}{where}") from None
 
 
 def _unwrapped(value: Any) -> Any:

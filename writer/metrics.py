@@ -68,13 +68,13 @@ def define(
     """
     step = step_metric.name if isinstance(step_metric, MetricDefinition) else step_metric or None
     if not isinstance(name, str) or not name or "*" in name[:-1]:
-        raise UsageError(f"define_metric: {name!r} is no metric name; a `*` may stand at its end only")
+        raise UsageError(f"define_metric: {name!r} is not a metric name; a `*` may stand at its end only")
     if step is not None and not isinstance(step, str):
-        raise UsageError(f"define_metric: step_metric {step!r} is no metric name")
+        raise UsageError(f"define_metric: step_metric {step!r} is not a metric name")
     given = summary.split(",") if isinstance(summary, str) else summary or ()
     kinds = frozenset(str(kind).strip().lower() for kind in given) - {""}
     if unknown := kinds - SUMMARY_KINDS.keys():
-        raise UsageError(f"define_metric: summary {sorted(unknown)} is none of {', '.join(SUMMARY_KINDS)}")
+        raise UsageError(f"define_metric: summary {sorted(unknown)} is not one of {', '.join(SUMMARY_KINDS)}")
     aim = str(goal).lower() if goal else None
     if aim not in GOALS:
         raise UsageError(f"define_metric: goal {goal!r} is neither 'minimize' nor 'maximize'")

@@ -238,7 +238,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             if number == step and -_INT64 <= number < _INT64:
                 return number
         shown = repr(step) if isinstance(step, (str, float)) else f"a step of type {type(step).__name__}"
-        self._refuse("step", f"{shown} is no 64-bit integer; the row gets the next step")
+        self._refuse("step", f"{shown} is not a 64-bit integer; the row gets the next step")
         return None
 
     def _refuse(self, topic: str, text: str) -> None:

@@ -33,7 +33,7 @@ def safe_relative(name: str) -> str:
     """
     shown = repr(name if len(name) <= 80 else f"{name[:80]}...")
     if "\0" in name:
-        raise ValueError(f"{shown} is no file name")
+        raise ValueError(f"{shown} is not a file name")
     posix, windows = PurePosixPath(name), PureWindowsPath(name)
     if posix.is_absolute() or windows.drive or windows.root or ".." in windows.parts:
         raise ValueError(f"{shown} leads out of the run's files")

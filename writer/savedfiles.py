@@ -178,7 +178,7 @@ class SavedFiles:
         with entry.lock:
             status = entry.source.stat()
             if not stat.S_ISREG(status.st_mode):
-                raise OSError("it is a folder: save its files" if stat.S_ISDIR(status.st_mode) else "it is no file")
+                raise OSError("it is a folder: save its files" if stat.S_ISDIR(status.st_mode) else "it is not a file")
             stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
             folder = self._files.files
             if (stamp, folder) != (entry.stamp, entry.folder):

@@ -78,7 +78,7 @@ class TellMethods:
         silent_ms = int(min(max(0.0, float(seconds) * 1000), 2.0**53))  # "for ever" is a number in the log
         urgency = str(getattr(level, "value", level) or "INFO").upper()
         if urgency not in _LEVELS:
-            self._warn_once(f"alert {urgency}", f"alert: level {level!r} is none of {', '.join(_LEVELS)}")
+            self._warn_once(f"alert {urgency}", f"alert: level {level!r} is not one of {', '.join(_LEVELS)}")
             urgency = "INFO"
         body = records.alert(str(title), str(text), urgency, silent_ms)
         self._submit(lambda recorder: recorder.record(body, urgent=True))

@@ -226,7 +226,7 @@ def _qualified(value: Any) -> str:
 
 
 def _refused(value: Any, _room: int) -> Any:
-    raise UnloggableError(f"{_type_of(value)} is no value that a log can hold")
+    raise UnloggableError(f"a log cannot hold a value of type {_type_of(value)}")
 
 
 _NAMED = (type, FunctionType, BuiltinFunctionType, MethodType)
@@ -275,7 +275,7 @@ def _less(room: int) -> int:
 
 def _type_of(value: Any) -> str:
     kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 # -- configs -------------------------------------------------------------------------------------------------------

@@ -150,9 +150,9 @@ def test_what_is_no_file_is_refused(here):
     """Missing paths, folders where a file is meant, and the other way round, and unknown policies."""
     artifact = Artifact("a", "t")
     for wrong in ("missing", "data"):
-        with pytest.raises(ValueError, match="is no file"):
+        with pytest.raises(ValueError, match="is not a file"):
             artifact.add_file(wrong)
-    with pytest.raises(ValueError, match="is no folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         artifact.add_dir("a.txt")
     with pytest.raises(ValueError, match="mutable"):
         artifact.add_file("a.txt", policy="never")
@@ -329,7 +329,7 @@ def test_references_that_give_no_name():
     artifact = Artifact("a", "t")
     with pytest.raises(ValueError, match="give a name"):
         artifact.add_reference("scheme://host/path")
-    with pytest.raises(ValueError, match="is no URI"):
+    with pytest.raises(ValueError, match="is not a URI"):
         artifact.add_reference("data/x.bin")
     (entry,) = artifact.add_reference("scheme://host/path", "x")
     (again,) = artifact.add_reference(entry, "y")
@@ -431,7 +431,7 @@ def test_paths_become_artifacts(here, current):
     run.log_artifact(Path("data"), name="n", type="dataset")
     run.log_artifact("s3://bucket/key", name="r")
     run.log_model("data")
-    with pytest.raises(ValueError, match="no file, no folder and no URI"):
+    with pytest.raises(ValueError, match="not a file, a folder or a URI"):
         run.log_artifact("missing")
     with pytest.raises(TypeError, match="an Artifact or a path"):
         run.log_artifact(3)

@@ -95,7 +95,7 @@ def test_files_that_cannot_be_followed(read, yaml, tmp_path, monkeypatch):
     monkeypatch.setattr(config_files, "_MAX_BYTES", 100)
     wrong = {
         "broken.json": ("{", "Expecting property name"),
-        "list.json": ("[1]", "it is no mapping of names to values"),
+        "list.json": ("[1]", "it is not a mapping of names to values"),
         "new.json": ('{"wandb_version": 2}', "its wandb_version is 2, and only 1 is known"),
         "binary.json": (b"\xff", "invalid start byte"),
         "large.json": ('"' + "x" * 100 + '"', "it is larger than 100 bytes"),

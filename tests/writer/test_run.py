@@ -388,7 +388,7 @@ def test_a_step_that_no_log_can_hold(begin, state):
         (7, 2),
         (2**63 - 1, 3),
     ]
-    assert warnings == ["a step of type int is no 64-bit integer; the row gets the next step"]
+    assert warnings == ["a step of type int is not a 64-bit integer; the row gets the next step"]
 
 
 def test_strict_raises_for_data(begin):
@@ -570,7 +570,7 @@ def test_names_and_levels_as_scripts_give_them(begin, state):
 
     assert (run.name, run.notes, run.tags) == ("", "", ())
     assert [alert.level for alert in found.alerts] == ["INFO", "WARN", "ERROR", "INFO"]
-    assert warnings == ["alert: level 'critical' is none of INFO, WARN, ERROR"]
+    assert warnings == ["alert: level 'critical' is not one of INFO, WARN, ERROR"]
 
 
 def test_finish_twice_and_log_afterwards(begin, state):

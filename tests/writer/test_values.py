@@ -474,7 +474,7 @@ def test_strict_raises_and_otherwise_one_warning_names_the_value(begin, state):
 
     assert [row["a"] for row in state(path).rows] == [0, 1, 2]
     assert len(warnings) == 1
-    assert "bad is left out of the row: builtins.object" in warnings[0]
+    assert "bad is left out of the row: a log cannot hold a value of type object" in warnings[0]
     with pytest.raises(UnloggableError, match="bad is left out"):
         begin(strict=True, run_id="strict").log({"a": 1, "bad": object()})
 

@@ -434,7 +434,7 @@ def test_values_among_media_are_kept(landed):
 
     assert (value[0]["_type"], value[1]) == ("image-file", None)
     assert (value[2]["deep"]["path"][:22], value[2]["n"]) == ("media/images/l.deep_0_", 0.5)
-    with pytest.raises(UnloggableError, match="object is no value"):
+    with pytest.raises(UnloggableError, match="a log cannot hold a value of type object"):
         media_of([Image(RGB), object()])
 
 
