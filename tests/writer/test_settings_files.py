@@ -295,14 +295,16 @@ def test_every_variable_that_the_program_reads_is_known():
 
 def test_what_a_script_would_miss_is_told_with_its_reason():
     """Forks, rewinds and keys in code are not followed; the key itself is nowhere in the message, nor kept."""
-    given = Settings(fork_from="r?_step=3", resume_from="r?_step=3", api_key="5ec2e7" * 7)
+    given = Settings(fork_from="r?_step=3", resume_from="r?_step=3", api_key="5ec2e7" * 7, code_dir=".")
     resolved = resolve(given, None, {})
 
     assert [line.partition(" is not followed: ")[0] for line in resolved.warnings] == [
         "fork_from",
         "api_key",
         "resume_from",
+        "code_dir",
     ]
+    assert "log_code" in resolved.warnings[-1]
     assert "5ec2e7" not in f"{resolved.warnings}{resolved}{given}{vars(given)}"
 
 
