@@ -158,7 +158,7 @@ def test_a_damaged_cursor_counts_as_none_and_is_named(tmp_path: Path, text: str)
     cursor, note = load([tmp_path / "c"])
 
     assert cursor is None
-    assert "no cursor" in note
+    assert "is not a cursor" in note
 
 
 def test_negative_and_wrong_typed_counts_are_refused(tmp_path: Path) -> None:
