@@ -38,7 +38,7 @@ DIFFERENCES = {
         ),
         "a run belongs to the process that began it; the peer takes rows of forked children, too",
     ),
-    "a program that is none": Difference(
+    "a program from elsewhere": Difference(
         "artifacts 0 name",
         lambda ours, theirs: (ours, theirs) == ("source-peer", "source-peer-None"),
         "where the program lies elsewhere than the code, the peer names the code after its None",
@@ -153,7 +153,7 @@ TABLE: dict[str, set[str]] = {
     "scalars": {"a row behind"},
     "sequence": {"the open run counted"},
     "settings_object": set(),
-    "source_code": {"a program that is none"},
+    "source_code": {"a program from elsewhere"},
     "spawned": set(),
     "step_metrics": {"a step nobody logged"},
     "steps": set(),
@@ -210,9 +210,16 @@ def test_every_difference_is_shown_by_a_script():
 def test_every_difference_is_documented():
     """In the words that stand here, and no other."""
     page = (peer.ROOT / "docs" / "drop-in.md").read_text()
-    rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", page, re.MULTILINE))
+    (section,) = re.findall(r"^## In the log\n(.*?)^## ", page, re.MULTILINE | re.DOTALL)
+    rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.MULTILINE))
 
     assert rows == {name: difference.reason for name, difference in DIFFERENCES.items()}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/drop-in.md"])
+def test_the_number_of_scripts_is_told_as_it_is(page):
+    """Wherever a page counts them."""
+    assert re.findall(r"\b(\d+) scripts\b", (peer.ROOT / page).read_text()) == [str(len(TABLE))]
 
 
 def test_the_comparison_sees_a_change_of_anything(ours):

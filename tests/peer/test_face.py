@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 import subprocess
 
 import pytest
@@ -14,17 +15,17 @@ from support import peer
 pytestmark = pytest.mark.peer
 
 FRAMEWORKS = "catboost gym integration keras lightgbm profiler sacred sklearn tensorboard tensorflow xgboost"
-"""Integrations of the peer's that patch a framework; ours are in writer/integrations."""
+"""Integrations of the peer's that patch a framework."""
 INTERNAL = (
     "analytics apis data_types ensure_configured env helper jupyter patched proto sagemaker_auth"
-    " sdk sklearn termsetup trigger util viz visualize wandb wandb_agent wandb_lib wandb_sdk wandb_torch"
+    " sdk termsetup trigger util viz visualize wandb wandb_agent wandb_lib wandb_sdk wandb_torch"
 )
 """Modules and helpers of the peer's own machinery that are visible in its namespace."""
 ABSENT = {
     "api agents controller": "ask a server: `runferry sync` is what speaks to one",
     "ArtifactTTL": "a sentinel of the peer's server",
     "JoinedTable EvalTable Graph": "kinds of media with a viewer of their own on the peer's page only",
-    FRAMEWORKS: "a logger for the framework stands in writer/integrations, or its callbacks call log",
+    FRAMEWORKS: "nothing is patched: let a callback of the framework call `log`",
     INTERNAL: "the peer's own machinery",
 }
 SERVERS = """
@@ -34,25 +35,27 @@ SERVERS = """
     digest_algorithm new_draft get_added_local_path_name
 """
 """What the peer's artifacts know once they are on a server."""
+SWEEPS = "a sweep sets these values, and there are none"
 METHODS_ABSENT = {
     "Run": {
-        "status": "whether an upload is behind: nothing is uploaded while the run is written",
+        "status": "nothing is uploaded while the run is written",
     },
-    "Config": {"merge_locked": "a sweep's", "persist": "every change is recorded", "update_locked": "a sweep's"},
+    "Config": {"merge_locked": SWEEPS, "persist": "every change is recorded", "update_locked": SWEEPS},
     "Artifact": dict.fromkeys(SERVERS.split(), "asks a server for an artifact that is there already"),
 }
 PARAMETERS_ABSENT = {
     ("init", "force"): "there is no login to insist on",
-    ("init", "resume_from"): "rewinding is a server's",
-    ("init", "fork_from"): "forking is a server's",
-    ("init", "tensorboard"): "nothing patches tensorboard",
-    ("init", "sync_tensorboard"): "nothing patches tensorboard",
+    ("init", "resume_from"): "a server rewinds a run",
+    ("init", "fork_from"): "a server forks a run",
+    ("init", "tensorboard"): "nothing patches TensorBoard",
+    ("init", "sync_tensorboard"): "nothing patches TensorBoard",
     ("init", "monitor_gym"): "nothing patches gym",
     ("init", "anonymous"): "the peer ignores it",
-    ("setdefaults", "d"): "a mapping by position, as everybody calls it",
-    ("Artifact", "storage_region"): "a server's choice",
+    ("setdefaults", "d"): "its mapping goes by position",
+    ("Artifact", "storage_region"): "a server chooses it",
     ("Artifact", "digest_algorithm"): "MD5 is what every reader knows",
 }
+PAGE = peer.ROOT / "docs" / "drop-in.md"
 ASK = """
 import inspect, json, wandb
 def face(thing):
@@ -122,6 +125,25 @@ def test_every_parameter_is_taken_or_accounted_for(theirs):
             missing += [(name, lost) for lost in lacking(parameters, getattr(runferry.plot, name), name)]
 
     assert not missing
+
+
+def documented():
+    """The rows of the page's table: names and why."""
+    by_reason = {reason: names.split() for names, reason in ABSENT.items()}
+    for kind, methods in METHODS_ABSENT.items():
+        for name, reason in methods.items():
+            by_reason.setdefault(reason, []).append(f"{kind}.{name}")
+    for (call, name), reason in PARAMETERS_ABSENT.items():
+        shown = "Config.setdefaults" if call == "setdefaults" else call
+        by_reason.setdefault(reason, []).append(f"{shown}({name}=)")
+    return [(", ".join(f"`{name}`" for name in names), reason) for reason, names in by_reason.items()]
+
+
+def test_the_page_has_every_name_that_is_absent():
+    """In the words that stand here, and no other."""
+    section = PAGE.read_text().split("## Names that are absent")[1]
+
+    assert re.findall(r"^\| (`.+?) \| (.+?) \|$", section, re.MULTILINE) == documented()
 
 
 def test_what_is_not_supported_says_so():
