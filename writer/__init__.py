@@ -41,7 +41,6 @@ from .api import (
 )
 from .errors import CommError, Error, NoRunError, UsageError
 from .mappings import Config, Summary
-from .metrics import MetricDefinition
 from .report import FinishReport
 from .run import Run
 from .settings import Settings, SettingsError
@@ -53,7 +52,6 @@ __all__ = [
     "Config",
     "Error",
     "FinishReport",
-    "MetricDefinition",
     "NoRunError",
     "Run",
     "Settings",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import CommError, NoRunError, UsageError
 from .mappings import Config, Summary, selected, values_of
-from .metrics import MetricDefinition
 from .notebook import in_notebook
 from .ranks import Role, rank_of
 from .report import FinishReport, say, warn_on_stderr
 from .run import Run
 from .settings import Settings, resolve, tell
+
+if TYPE_CHECKING:
+    from .metrics import MetricDefinition
 
 _current: Run | None = None
 _assigned: dict[Any, Any] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ..logformat.wire import write_varint
@@ -36,6 +35,8 @@ def to_json(value: Any) -> bytes:
     Raises:
         ValueError: an integer with more digits than the interpreter converts (4,300).
     """
+    import json  # a row of numbers needs it as little as a run's start does
+
     return utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import guides, records
 from .config_files import config_from_files
@@ -12,10 +12,12 @@ from .encoding import to_json
 from .guides import Guides
 from .journal import Clock
 from .mappings import REMOVED, Changed, Config
-from .metrics import MetricDefinition
 from .redaction import Redaction
 from .settings import Resolved
 from .values import Path
+
+if TYPE_CHECKING:
+    from .metrics import MetricDefinition
 
 _MAX_CONFIG_VALUE_BYTES = 32 * 1024 * 1024
 """The whole config stands in one record."""

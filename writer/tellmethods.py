@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import records
-from .metrics import MetricDefinition, define
 
 if TYPE_CHECKING:
     from .console import ConsoleLog
+    from .metrics import MetricDefinition
     from .pump import Job
 
 _LEVELS = ("INFO", "WARN", "ERROR")
@@ -50,6 +50,8 @@ class TellMethods:
         Raises:
             UsageError: an unknown summary or goal, what is no name, or a `*` anywhere but at the end.
         """
+        from .metrics import define  # few runs begin with it
+
         definition = define(
             name, step_metric, step_sync=step_sync, hidden=hidden, summary=summary, goal=goal, overwrite=overwrite
         )
