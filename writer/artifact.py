@@ -445,6 +445,12 @@ class _MediaContents:
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
 
+    @property
+    def scratch(self) -> Path | None:
+        """As `ArtifactContents` has it."""
+        files = _current_files()
+        return None if files is None else files.directory / "tmp"
+
     def add(self, name: str, source: bytes | Path) -> ManifestEntry:
         """A file; the same content may come again under its name."""
         if isinstance(source, Path):

@@ -137,6 +137,11 @@ class ArtifactContents:
         """What was added."""
         return list(self._entries.values())
 
+    @property
+    def scratch(self) -> Path | None:
+        """The folder for files that are to be encoded first; None where there is no run to have one."""
+        return self._files.directory / "tmp"
+
     def add(self, name: str, source: bytes | Path) -> ManifestEntry:
         """Bring a file in. Raises OSError, and ValueError for a name that leads out."""
         path = safe_relative(name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +93,9 @@ class Video(FileMedia, Together):
 
     def cell(self, contents: ArtifactContents) -> dict[str, Any]:
         """As for any medium."""
-        if self._frames is not None:  # an artifact may be made without a run, and so without a directory
-            with tempfile.TemporaryDirectory() as folder:
-                self._encode(Path(folder))
+        if self._frames is not None:
+            with _folder(contents.scratch) as folder:
+                self._encode(folder)
         return super().cell(contents)
 
     def _encode(self, folder: Path) -> None:
@@ -124,6 +125,16 @@ class Video(FileMedia, Together):
             "videos": values,
             "captions": captions_of(media) or False,  # false: the peer's word for none
         }
+
+
+@contextmanager
+def _folder(given: Path | None) -> Iterator[Path]:
+    """The folder; a temporary one for an artifact that is made without a run, and so without a directory."""
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
 
 
 def _known(name: str) -> str:

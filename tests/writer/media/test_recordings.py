@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image as Pillow
+from runferry.writer.artifact import Artifact
 from runferry.writer.media import libraries, media_of
 from runferry.writer.media.audio import Audio
 from runferry.writer.media.content import ArtifactContents
@@ -270,10 +271,17 @@ def test_a_film_is_encoded_in_the_runs_directory(monkeypatch, landed, files, tmp
     film = Video(np.zeros((2, 3, 4, 6)), format="mp4", fps=3)
     landing = landed(film)
     cell = Video(np.zeros((2, 3, 4, 6)), format="mp4", fps=3).cell(ArtifactContents(files))
+    assert len(written) == 2
+    alone = Artifact("films", "dataset")
+    alone.add(Video(np.zeros((2, 3, 4, 6)), format="mp4", fps=3), "film")
+    outside = Path(written.pop()).parent
 
+    assert not outside.is_relative_to(tmp_path / "run")
+    assert not outside.exists()
+    assert len(alone.manifest) == 2
     assert (files.files / landing.paths[0]).read_text() == "2 frames of (4, 6, 3) at 3"
     assert cell["sha256"] == landing.value["sha256"]
-    assert written[0].startswith(str(tmp_path / "run" / "tmp"))
+    assert all(name.startswith(str(tmp_path / "run" / "tmp")) for name in written)
     assert list((tmp_path / "run" / "tmp").iterdir()) == []
     assert landed(media_of([film]), "l").value["captions"] is False
 
