@@ -95,7 +95,7 @@ def command(  # noqa: PLR0917 - click passes by name
         serve(settings, json_output=json_output)
     except ModuleNotFoundError as error:
         raise click.ClickException(
-            f"the embedded backend needs {error.name}, which is not installed; install it with: pip install 'runferry[serve]'"
+            f"the embedded backend needs {error.name}, which is not installed: pip install starlette uvicorn"
         ) from None
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None

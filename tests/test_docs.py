@@ -58,5 +58,19 @@ def test_what_is_not_run_is_there():
 
 
 def test_extras_are_installed_from_the_clone():
-    """The package is on no index, so `pip install 'runferry[...]'` would fail as printed."""
-    assert [page.name for page in PAGES if re.search(r"pip install '?runferry", page.read_text())] == []
+    """The package is on no index, so `pip install 'runferry[...]'` would fail as printed, by a page or an error."""
+    sources = [
+        source for folder in ("writer", "sampler", "sync", "backend", "cli") for source in (ROOT / folder).rglob("*.py")
+    ]
+    assert [text.name for text in [*PAGES, *sources] if re.search(r"pip install '?runferry", text.read_text())] == []
+
+
+def test_every_test_that_a_page_names_is_there():
+    """A test that was renamed leaves a claim without its proof."""
+    tests = {test.stem for test in (ROOT / "tests").rglob("test_*.py")}
+    tests |= {
+        name for test in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", test.read_text())
+    }
+    named = {name for page in (ROOT / "docs").rglob("*.md") for name in re.findall(r"\btest_\w+", page.read_text())}
+
+    assert named - tests == set()

@@ -214,7 +214,7 @@ def test_without_the_extra(tmp_path):
     done = run_command("--data-dir", str(tmp_path), code=code)
 
     assert done.returncode == 2
-    assert "pip install 'runferry[serve]'" in done.stderr
+    assert "pip install starlette uvicorn" in done.stderr
 
 
 def test_serve_prints_what_to_paste_where_one_syncs(tmp_path):

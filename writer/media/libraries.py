@@ -15,7 +15,7 @@ class MissingLibraryError(ImportError):
     """A library that is not installed; says which, for what, and how to get it."""
 
 
-def library(module: str, purpose: str, install: str = "'runferry[media]'") -> Any:
+def library(module: str, purpose: str) -> Any:
     """The module of that name.
 
     Raises:
@@ -26,7 +26,7 @@ def library(module: str, purpose: str, install: str = "'runferry[media]'") -> An
     except ImportError as error:
         name = module.partition(".")[0]
         name = "pillow" if name == "PIL" else name
-        raise MissingLibraryError(f"{purpose} needs {name}: pip install {install}") from error
+        raise MissingLibraryError(f"{purpose} needs {name}: pip install {name}") from error
 
 
 def optional(module: str) -> Any:

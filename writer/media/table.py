@@ -212,7 +212,7 @@ class Table(Media):
 
     def get_dataframe(self) -> Any:
         """The table as a data frame. MissingLibraryError without pandas."""
-        pandas = library("pandas", "Table.get_dataframe", "pandas")
+        pandas = library("pandas", "Table.get_dataframe")
         return pandas.DataFrame.from_records(self.data, columns=self.columns)
 
     def iterrows(self) -> Iterator[tuple[int, list[Any]]]:

@@ -75,7 +75,7 @@ class Video(FileMedia, Together):
         self._size = frames.shape[2], frames.shape[1]
         if self._format == "gif":
             return _gif(frames, self._fps)
-        library(_ENCODER, f"Video of an array as {self._format}", "moviepy")
+        library(_ENCODER, f"Video of an array as {self._format}")
         self._frames = frames.copy()
         return b""
 
@@ -103,7 +103,7 @@ class Video(FileMedia, Together):
         frames = self._frames
         if frames is None:
             return
-        encoder = library(_ENCODER, f"Video of an array as {self._format}", "moviepy")
+        encoder = library(_ENCODER, f"Video of an array as {self._format}")
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{os.urandom(8).hex()}.{self._format}"
         try:

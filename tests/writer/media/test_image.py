@@ -219,10 +219,10 @@ def test_a_file_without_pillow_is_logged_without_its_size(tmp_path, monkeypatch)
 def test_without_the_libraries_one_line_says_what_to_install(monkeypatch):
     """For what needs pillow, and for what needs numpy."""
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(MissingLibraryError, match=r"file of type jpg needs pillow: pip install 'runferry\[media\]'"):
+    with pytest.raises(MissingLibraryError, match=r"file of type jpg needs pillow: pip install pillow"):
         Image(RGB, file_type="jpg")
     monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(MissingLibraryError, match=r"needs numpy: pip install 'runferry\[media\]'"):
+    with pytest.raises(MissingLibraryError, match=r"needs numpy: pip install numpy"):
         Image([[1, 2]])
 
 
