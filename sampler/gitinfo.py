@@ -21,7 +21,10 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")  # SHA-1 or SHA-256
 _SECTION = re.compile(r'\[\s*remote\s+"(?P<name>[^"]*)"\s*\]')
 
 
-_DIFF = ("git", "--no-optional-locks", "diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--")
+_DIFF = (
+    *("git", "--no-optional-locks", "-c", "core.fsmonitor=false"),
+    *("diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"),
+)
 
 
 class GitState(NamedTuple):
@@ -114,7 +117,7 @@ def diff(root: Path, *, limit: int = MAX_DIFF, timeout_s: float = 5.0, redact: b
     """The changes of tracked files since the last commit.
 
     Runs `git`, which writes nothing (its index is left as it is) and starts none of the programs that a repository may
-    name for comparing files. Of values that stand beside a telling name, only literals in quotes are taken out.
+    name for watching and comparing files (what filters they have, as large files do, belongs to their content). Of values that stand beside a telling name, only literals in quotes are taken out.
 
     Args:
         root: the working tree's top folder.

@@ -230,6 +230,21 @@ def test_a_diff_is_what_is_not_committed(tree, monkeypatch):
     assert (tree / ".git" / "index").stat() == index
 
 
+def test_a_diff_starts_none_of_a_repositorys_programs(tree, tmp_path):
+    """Neither one that watches its files, which may stay behind, nor those that compare them."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    program.chmod(0o755)
+    for name in ("core.fsmonitor", "diff.external", "diff.mine.textconv", "diff.mine.command"):
+        subprocess.run(["git", "config", name, program], cwd=tree, check=True)
+    (tree / ".git" / "info").mkdir(exist_ok=True)
+    (tree / ".git" / "info" / "attributes").write_text("*.py diff=mine\n")
+    (tree / "train.py").write_text("lr = 0.2\n")
+
+    assert b"+lr = 0.2" in diff(tree).patch
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_diff_is_bounded(tree):
     """It is cut behind a line; bytes that are no text stay as they are."""
     (tree / "train.py").write_bytes(b"caf\xe9\n" * 10_000)
