@@ -68,7 +68,8 @@ def init(  # noqa: PLR0917 - the peer's signature, as far as it is there
         reinit: what to do with a current run: True or "finish_previous" finishes it, "create_new" leaves it alone,
             False or "return_previous" returns it; unless given it is returned, and in a notebook finished.
         durability: "relaxed", "normal", "record" or "disk".
-        console: "wrap" logs what is written to sys.stdout and sys.stderr.
+        console: "wrap" logs what is written to sys.stdout and sys.stderr, "redirect" all that the process and its
+            children print, "off" (the default) nothing.
         strict: raise for values that cannot be logged.
         settings: the same and more, as `Settings` or a mapping.
         others: `config_include_keys` or `config_exclude_keys`, the config's top-level names that are wanted or not;

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .filemethods import StagedRow
     from .recorder import Recorder
 
-LEVELS = ("relaxed", "normal", "record", "disk")
-
 DRAIN_S = 0.018
 """A row is in the page cache 20 ms after `log` returned: this wait, and the time to encode and write."""
 RELAXED_DRAIN_S = 0.25
