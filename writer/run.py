@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import lifecycle, records
+from . import copies, lifecycle, records
 from .attendant import Attendant
 from .console import ConsoleLog, Subscription, capture
 from .encoding import to_json
@@ -76,10 +76,11 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         self._warn = warn or warn_on_stderr
         self._time, self._monotonic = clock.time, clock.monotonic
         self._closed = False
-        self._forked = False  # the copy in a forked child, as long as it has not said so
-        self._inert = False  # disabled, or the copy in a forked child
+        self._forked = False  # the copy in another process, as long as it has not said so
+        self._inert = False  # disabled, or the copy in another process
         self._ending = threading.RLock()  # a signal handler in the middle of it does it in its stead
         self._report: FinishReport | None = None
+        self._token = copies.enlist(self)
         self._warned: set[str] = set()
         self._capture: Subscription | None = None
         self._attendant: Attendant | None = None
@@ -265,7 +266,8 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._forked = False  # once, and past sys.stderr, whose lock a thread of the parent may have held
             with suppress(OSError):
                 os.write(
-                    2, f"runferry: WARNING run {self.id} is its parent's: a forked process logs nothing\n".encode()
+                    2,
+                    f"runferry: WARNING run {self.id} is another process's: what is logged here goes nowhere\n".encode(),
                 )
         if self._report is not None and not self._inert:
             self._warn_once("finished", f"run {self.id} is finished: what is logged now goes nowhere")
@@ -320,7 +322,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
 
     @property
     def inherited(self) -> bool:
-        """Whether this process is a forked child of the one whose run it is."""
+        """Whether another process began the run: the one that forked this, or that pickled the run."""
         return self._inert and not self.disabled
 
     @property
@@ -458,6 +460,21 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         self._ending = threading.RLock()
         self._console.abandon()
         self._capture = self._attendant = self._syncs = None
+
+    def _become_copy(self, role: Role, info: records.RunInfo, logs: Sequence[Path]) -> None:
+        """Of a run that another process began: `copies` made it, with a role that writes nothing."""
+        self._role, self._identity.info = role, info
+        self._journal.paths += logs
+        self._forked = role is Role.FULL and not self.disabled
+
+    def __copy__(self) -> Run:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Run:
+        return self
+
+    def __reduce__(self) -> Any:
+        return copies.packed(self, self._token)
 
     def __enter__(self) -> Run:  # noqa: PYI034 - Self needs Python 3.11
         return self

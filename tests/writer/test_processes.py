@@ -57,7 +57,7 @@ run.log({"n": 0})
     )
     _out, err = child.communicate(timeout=60)
 
-    assert (child.returncode, err.count("a forked process logs nothing")) == (0, 1)
+    assert (child.returncode, err.count("what is logged here goes nowhere")) == (0, 1)
     assert [row["n"] for row in fold(only_log(tmp_path)).rows] == [0]
 
 
@@ -174,6 +174,53 @@ def test_workers_of_every_kind(tmp_path, method):
     assert (done.returncode, done.stderr) == (0, "")
     assert [row["n"] for row in state.rows] == list(range(10))
     assert state.exit_code == 0
+
+
+HOLDING = """
+import copy, multiprocessing, os, pickle, sys
+import runferry
+
+class Data:
+    def __init__(self, run):
+        self.run = run
+
+def work(data):
+    run = data.run
+    run.log({"n": -1})
+    run.config["x"] = 1
+    run.summary["y"] = 1
+    run.save(__file__)
+    print(run.id, run.name, run.dir == os.environ["RUN_DIR"], run.config["lr"], run.inherited, run.finish().rows_written, flush=True)
+    assert pickle.loads(pickle.dumps(run)).id == run.id
+
+if __name__ == "__main__":
+    run = runferry.init(dir=sys.argv[1], id="r", config={"lr": 0.1}, settings={"disable_stats": True, "disable_meta": True})
+    run.name = "later"
+    os.environ["RUN_DIR"] = run.dir
+    data = Data(run)
+    for made in (copy.copy(run), copy.deepcopy(data).run, pickle.loads(pickle.dumps(data)).run):
+        assert made is run
+    process = multiprocessing.get_context(sys.argv[2]).Process(target=work, args=(data,))
+    process.start()
+    process.join()
+    run.log({"n": process.exitcode})
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_holds_a_run_is_copied_and_goes_to_workers(tmp_path, method):
+    """In its process a run stays one; in a worker it says what it is, logs nothing, and says so once."""
+    script = tmp_path / "train.py"
+    script.write_text(HOLDING)
+    command = [sys.executable, script, tmp_path / "out", method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    state = fold(only_log(tmp_path / "out"))
+
+    assert (done.returncode, done.stdout) == (0, "r later True 0.1 True 0\n"), done.stderr
+    assert done.stderr.count("what is logged here goes nowhere") == 1
+    assert [row["n"] for row in state.rows] == [0]
+    assert (state.config["lr"], "x" in state.config, "y" in state.summary) == (0.1, False, False)
+    assert not state.files
 
 
 WORKING = """
