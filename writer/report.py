@@ -47,8 +47,8 @@ class FinishReport(NamedTuple):
 
 
 def warn_on_stderr(text: str) -> None:
-    """One line on stderr that is not to be missed."""
-    say(f"WARNING {text}")
+    """One line on stderr that is not to be missed; the errors of some libraries that it repeats have many."""
+    say(f"WARNING {' '.join(filter(None, map(str.strip, text.splitlines())))}")
 
 
 def say(text: str) -> None:
