@@ -72,6 +72,7 @@ class Artifact(ArtifactIdentity):
         self._contents: dict[str, Content] = {}
         self._media: dict[str, Any] = {}
         """Path in the artifact -> the medium whose JSON it is."""
+        self._home: RunFiles | None = None  # of the run that makes it, while it does
         self._refused: list[str] = []
         """Why files were not copied when they were added; it is tried again when the artifact is logged."""
 
@@ -81,6 +82,15 @@ class Artifact(ArtifactIdentity):
         artifact = cls(name, "internal")
         artifact.type = type_
         return artifact
+
+    @contextmanager
+    def filled_for(self, files: RunFiles | None) -> Iterator[None]:
+        """What is added in this block goes to that run, whichever is the current one."""
+        self._home = files
+        try:
+            yield
+        finally:
+            self._home = None
 
     @property
     def manifest(self) -> Manifest:
@@ -176,7 +186,8 @@ class Artifact(ArtifactIdentity):
             raise ValueError(f"{os.fspath(local_path)!r} is not a folder")
         below = f"{logical_path(name)}/" if name else ""
         skipped: list[str] = []
-        found = walk(root, _naming(skipped), but=_current_directory())
+        files = self._store()
+        found = walk(root, _naming(skipped), but=None if files is None else files.directory)
         self.fill(
             root, ((path, below + relative) for path, relative in found), skipped, skip_cache=skip_cache, merge=merge
         )
@@ -239,7 +250,7 @@ class Artifact(ArtifactIdentity):
             raise ValueError(f"new_file takes the modes x and w, with b for bytes, not {mode!r}")
         if "x" in mode and logical in self._contents:
             raise ValueError(f"{logical!r} is in the artifact already")
-        files = _current_files()
+        files = self._store()
         if files is None:
             memory = MemoryFile()
             file: IO[Any] = memory if "b" in mode else io.TextIOWrapper(memory, encoding or "utf-8", newline="")
@@ -392,6 +403,15 @@ class Artifact(ArtifactIdentity):
             raise ValueError(f"a policy is 'mutable' or 'immutable', not {policy!r}")
         self._check_changeable()
 
+    def _store(self) -> RunFiles | None:
+        """Of the run that makes it, else of the one that goes on in this process, if it takes files."""
+        if self._home is not None:
+            return self._home
+        from . import api
+
+        run = api.current_run()
+        return None if run is None else run.file_store
+
     def _add_path(
         self,
         logical: str,
@@ -401,7 +421,7 @@ class Artifact(ArtifactIdentity):
         overwrite: bool,
         is_tmp: bool | None = False,
     ) -> ManifestEntry:
-        digest, size, where = take_file(path, _current_files(), _failing(self._refused))
+        digest, size, where = take_file(path, self._store(), _failing(self._refused))
         if is_tmp:
             logical = short_name(logical, digest)
         entry = ManifestEntry(logical, base64_md5(digest), size, local_path=str(where), skip_cache=bool(skip_cache))
@@ -411,7 +431,7 @@ class Artifact(ArtifactIdentity):
     def _add_bytes(self, logical: str, data: bytes, *, overwrite: bool, skip_cache: bool = False) -> ManifestEntry:
         digest = hashlib.md5(data, usedforsecurity=False).digest()
         entry = ManifestEntry(logical, base64_md5(digest), len(data), skip_cache=skip_cache)
-        files = _current_files()
+        files = self._store()
         content = Content(entry, data)
         if files is not None:
             with suppress(OSError):  # it stays in memory, and is tried again when the artifact is logged
@@ -448,7 +468,7 @@ class _MediaContents:
     @property
     def scratch(self) -> Path | None:
         """As `ArtifactContents` has it."""
-        files = _current_files()
+        files = self._artifact._store()  # noqa: SLF001 - of this module
         return None if files is None else files.directory / "tmp"
 
     def add(self, name: str, source: bytes | Path) -> ManifestEntry:
@@ -460,19 +480,6 @@ class _MediaContents:
     def add_reference(self, name: str, uri: str) -> ManifestEntry:
         """A content that stays where it is."""
         return self._artifact.add_reference(uri, name, checksum=False)[0]
-
-
-def _current_files() -> RunFiles | None:
-    """Of the run that goes on in this process, if it takes files."""
-    from . import api
-
-    run = api.current_run()
-    return None if run is None else run.file_store
-
-
-def _current_directory() -> Path | None:
-    files = _current_files()
-    return None if files is None else files.directory
 
 
 def _some(names: list[str]) -> str:

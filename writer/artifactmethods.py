@@ -263,14 +263,15 @@ class ArtifactMethods:
         local = Path(text)
         if not self._takes_rows:
             return artifact
-        if local.is_file():
-            artifact.add_file(local)
-        elif local.is_dir():
-            artifact.add_dir(local)
-        elif "://" in text:
-            artifact.add_reference(text)
-        else:
-            raise ValueError(f"{text!r} is not a file, a folder or a URI")
+        with artifact.filled_for(self.file_store):
+            if local.is_file():
+                artifact.add_file(local)
+            elif local.is_dir():
+                artifact.add_dir(local)
+            elif "://" in text:
+                artifact.add_reference(text)
+            else:
+                raise ValueError(f"{text!r} is not a file, a folder or a URI")
         return artifact
 
     def _artifact_body(self, artifact: Artifact, **said: Any) -> bytes:

@@ -14,6 +14,7 @@ from .artifact_record import MAX_NAME_CHARACTERS, internal_name
 
 if TYPE_CHECKING:
     from .artifact import Artifact
+    from .runfiles import RunFiles
 
 Choice = Callable[[str, str], bool] | Callable[[str], bool]
 """Whether a path is meant; may be asked with the folder that is walked as a second argument."""
@@ -58,7 +59,9 @@ def code_name(project: str, script: str) -> str:
     return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[:half]}..{name[-half:]}"
 
 
-def code_artifact(root: Path, name: str, include: Choice, exclude: Choice, but: Path) -> Artifact | None:
+def code_artifact(
+    root: Path, name: str, include: Choice, exclude: Choice, *, but: Path, files: RunFiles | None
+) -> Artifact | None:
     """The code below a folder as an artifact; None if there is none.
 
     Args:
@@ -67,12 +70,14 @@ def code_artifact(root: Path, name: str, include: Choice, exclude: Choice, but: 
         include: which files are code.
         exclude: which of them are not.
         but: a folder that is passed over, because runs lie in it.
+        files: of the run that logs it.
     """
     from .artifact import Artifact
 
     artifact = Artifact.internal(internal_name(name), "code")
     chosen = _chosen(root, _asked(include), _asked(exclude), but)
-    artifact.fill(root, ((path, path.relative_to(root).as_posix()) for path in chosen), [])
+    with artifact.filled_for(files):
+        artifact.fill(root, ((path, path.relative_to(root).as_posix()) for path in chosen), [])
     return artifact if len(artifact.manifest) else None
 
 

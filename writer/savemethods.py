@@ -121,7 +121,8 @@ class SaveMethods(ArtifactMethods):
                     name or codefiles.code_name(self._settings.project, self._script()[1]),
                     include_fn or codefiles.is_code,
                     exclude_fn or codefiles.in_log_folder,
-                    self._settings.root / "wandb",
+                    but=self._settings.root / "wandb",
+                    files=self.file_store,
                 )
             except OSError as error:  # the working directory is gone
                 self._refuse("code", f"log_code: {error.strerror or error}")

@@ -405,6 +405,19 @@ def test_what_was_added_before_the_run_counts_as_it_is_stored(here, current):
     assert not [content for content in artifact._contents.values() if content.data]  # memory has no second copy
 
 
+@pytest.mark.parametrize("log", [lambda run: run.log_artifact("data"), lambda run: run.log_code("data")])
+def test_what_a_run_makes_itself_is_copied_for_that_run_only(current, here, log):
+    """Also where another run is the current one."""
+    (here / "data" / "train.py").write_text("pass")
+    first, second = current(run_id="one"), current(run_id="two", reinit="create_new")
+    log(first)
+
+    assert len(list((Path(first.sync_dir) / "artifacts").iterdir())) > 0
+    assert not (Path(second.sync_dir) / "artifacts").exists()
+    second.finish()
+    first.finish()
+
+
 def test_an_artifact_of_two_runs_is_in_both(here, current):
     """Each run's directory has all the contents; the second one is the current run no longer."""
     first = current(reinit="create_new")
