@@ -115,7 +115,7 @@ class Identity:
         return self._record(self.info)
 
     def _record(self, info: records.RunInfo) -> bytes:
-        config = [((name,), self._shown((name,), value)) for name, value in self.config.snapshot().items()]
+        config = [((name,), self._shown((name,), value)) for name, value in self.config.as_dict().items()]
         self._config_bytes = sum(len(text) for _, text in config)
         if self._watch is not None:
             self._watch.config(self._config_bytes)
@@ -135,7 +135,7 @@ class Identity:
     def _config_grew(self, size: int) -> None:
         self._config_bytes += size
         if self._watch is not None and self._config_bytes > guides.MAX_CONFIG:
-            self._config_bytes = len(to_json(self.config.snapshot()))
+            self._config_bytes = len(to_json(self.config.as_dict()))
             self._watch.config(self._config_bytes)
 
     def _shown(self, path: Path, value: Any) -> bytes:

@@ -235,10 +235,6 @@ class Config(LiveDict):
         for name, value in (given | named).items():
             self[name] = value
 
-    def snapshot(self) -> dict[str, Any]:
-        """A plain copy, from another thread than the one that changes it."""
-        return self.as_dict()
-
     def set_all(self, values: Any) -> None:
         """Take over what `init(config=...)` was given, without telling.
 
