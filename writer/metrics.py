@@ -71,7 +71,9 @@ def define(
         raise UsageError(f"define_metric: {name!r} is not a metric name; a `*` may stand at its end only")
     if step is not None and not isinstance(step, str):
         raise UsageError(f"define_metric: step_metric {step!r} is not a metric name")
-    given = summary.split(",") if isinstance(summary, str) else summary or ()
+    given: Any = summary.split(",") if isinstance(summary, str) else summary or ()
+    if not isinstance(given, Iterable):
+        raise UsageError(f"define_metric: summary {summary!r} is neither a text nor several")
     kinds = frozenset(str(kind).strip().lower() for kind in given) - {""}
     if unknown := kinds - SUMMARY_KINDS.keys():
         raise UsageError(f"define_metric: summary {sorted(unknown)} is not one of {', '.join(SUMMARY_KINDS)}")

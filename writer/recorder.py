@@ -14,6 +14,7 @@ from . import guides, records
 from .history import HistoryEncoder
 from .journal import BULK, LAST, OTHER, ROW, Clock, Journal
 from .metrics import Definitions, MetricDefinition
+from .report import WarnOnce
 from .summary import SummaryState, leaves_of
 from .values import NAMES, Key, Path, flatten, path_of
 
@@ -89,7 +90,7 @@ class Recorder:
         self._written_step: int | None = None
         self._step_values: dict[str, tuple[Key, Any]] = {}
         self._summary_since: float | None = None
-        self._warned: set[str] = set()
+        self._warn_once = WarnOnce(warn)
         self.summary = SummaryState(lambda path: self.record(records.summary((), [path])))
         self.definitions = Definitions()
         self.step = first_step
@@ -253,11 +254,6 @@ class Recorder:
         for name, reason in self._encoder.unwritable.items():
             self._warn_once(f"unwritable {name}", f"{name} is left out: {reason}")
         self._encoder.unwritable.clear()
-
-    def _warn_once(self, topic: str, text: str) -> None:
-        if topic not in self._warned:
-            self._warned.add(topic)
-            self._warn(text)
 
     # -- everything else ---------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +45,26 @@ class FinishReport(NamedTuple):
         if not self.synced:
             text += "; not synced to the device"
         return text
+
+
+class WarnOnce:
+    """Warns once of each topic, and of no more topics than anybody reads: code may make up names for ever."""
+
+    MOST = 100
+    """Topics."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._topics: set[str] = set()
+
+    def __call__(self, topic: str, text: str) -> None:
+        """One line, unless the topic had one before."""
+        if topic in self._topics or len(self._topics) > self.MOST:
+            return
+        self._topics.add(topic)
+        self._warn(
+            text if len(self._topics) <= self.MOST else f"{text} (from here on nothing new of this kind is named)"
+        )
 
 
 def warn_on_stderr(text: str) -> None:

@@ -25,7 +25,7 @@ from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
 from .mappings import REMOVED, Summary
 from .pump import WAIT_S, Job, Pump
 from .ranks import Role
-from .report import FinishReport, say, warn_on_stderr
+from .report import FinishReport, WarnOnce, say, warn_on_stderr
 from .savemethods import SaveMethods
 from .segment import Place
 from .settings import Resolved
@@ -81,7 +81,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         self._ending = threading.RLock()  # a signal handler in the middle of it does it in its stead
         self._report: FinishReport | None = None
         self._token = copies.enlist(self)
-        self._warned: set[str] = set()
+        self._once = WarnOnce(self._warn)
         self._capture: Subscription | None = None
         self._attendant: Attendant | None = None
         self._syncs: Syncs | None = None
@@ -248,9 +248,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         self._warn_once(topic, text)
 
     def _warn_once(self, topic: str, text: str) -> None:
-        if topic not in self._warned:
-            self._warned.add(topic)
-            self._warn(text)
+        self._once(topic, text)
 
     def _unlogged(self, data: Any) -> None:
         """A row that no log takes: where that is by design, scripts still read it in the summary."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from runferry.writer import UsageError
 from runferry.writer.metrics import Definitions, MetricDefinition, define
 
 
@@ -51,3 +52,10 @@ def test_the_steps_of_all_definitions():
         definitions.add(define(name, step))
 
     assert definitions.step_metrics == {"s", "t"}
+
+
+def test_what_is_no_kind_of_summary_is_a_usage_error():
+    """A number as well as an unknown word."""
+    for summary in (5, object(), "most"):
+        with pytest.raises(UsageError, match="summary"):
+            define("loss", summary=summary)
