@@ -26,7 +26,7 @@ $(PEER)/ready.stamp: Makefile
 $(TRAIN)/ready.stamp: Makefile pyproject.toml
 	$(PYTHON) -m venv $(TRAIN)
 	$(TRAIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable . 'wandb==$(PEER_VERSION)' torch==2.13.0 \
-		transformers==5.23.0 accelerate==1.15.0 lightning==2.6.6 matplotlib==3.11.2 plotly==7.1.0 numpy pillow
+		transformers==5.23.0 accelerate==1.15.0 lightning==2.6.6 matplotlib==3.11.2 plotly==7.1.0 jax==0.10.2 numpy pillow
 	@touch $@
 
 setup: $(VENV)/ready.stamp ## make the virtual environment

@@ -222,6 +222,42 @@ def test_real_tensors(tmp_path):
     assert sorted(line.split()[2] for line in done.stderr.splitlines()) == ["meta", "sparse"]
 
 
+JAX = """
+import sys
+import jax, jax.numpy as jnp
+import runferry
+
+run = runferry.init(dir=sys.argv[1], settings=runferry.Settings(disable_stats=True, disable_meta=True, silent=True))
+run.log({
+    "float": jnp.float32(0.5), "bfloat16": jnp.bfloat16(0.5), "half": jnp.float16(0.5), "int": jnp.int32(3),
+    "bool": jnp.bool_(True), "one": jnp.array([7]), "list": jnp.arange(3), "brain": jnp.arange(3, dtype=jnp.bfloat16),
+    "weights": jnp.ones((10, 10)), "jitted": jax.jit(lambda x: x * 2)(0.25),
+})
+jax.jit(lambda x: (run.log({"traced": x, "beside": 1}), x)[1])(0.5)
+run.finish()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TRAIN.exists(), reason="no .venv-train")
+def test_real_jax_arrays(tmp_path):
+    """Scalars of every kind, what a compiled function gave; one inside of it has no value yet, and costs its own key."""
+    if subprocess.run([TRAIN, "-c", "import jax"], check=False, capture_output=True).returncode:
+        pytest.skip(".venv-train has no jax")
+    done = subprocess.run([TRAIN, "-c", JAX, tmp_path], check=True, capture_output=True, text=True)
+    (log,) = tmp_path.glob("wandb/run-*/*.wandb")
+    row, traced = load(log).rows
+    weights = row.pop("weights")
+
+    assert {key: value for key, value in row.items() if key[0] != "_"} == {
+        "float": 0.5, "bfloat16": 0.5, "half": 0.5, "int": 3, "bool": True, "one": 7, "list": [0, 1, 2],
+        "brain": [0, 1, 2], "jitted": 0.5,
+    }  # fmt: skip
+    assert sum(weights["values"]) == 100
+    assert ("traced" in traced, traced["beside"]) == (False, 1)
+    assert sum("traced is left out" in line for line in done.stderr.splitlines()) == 1
+
+
 def test_no_array_library_is_imported():
     """Logging Python's own values loads none of them."""
     program = (
