@@ -25,7 +25,28 @@ Changed = Callable[[Path, Any], None]
 REMOVED: Any = object()
 
 
-class LiveDict(dict[str, Any]):
+class _Attributes:
+    """Items are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self[name]  # type: ignore[index]  # what it is mixed into is a mapping
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del self[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
+
+
+class LiveDict(_Attributes, dict[str, Any]):
     """A dict whose changes, at any depth, are told; items can be read and set as attributes too.
 
     Values are kept as JSON's own types, so what is read is what the log holds. Several threads may change it: each
@@ -143,25 +164,6 @@ class LiveDict(dict[str, Any]):
         """Remove every item."""
         for name in list(self):
             self.pop(name, None)
-
-    # -- attributes --------------------------------------------------------------------------------------------------
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        try:
-            del self[name]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -295,7 +297,7 @@ def selected(source: Any, include: Collection[str] | None, exclude: Collection[s
     return {name: value for name, value in values if (name in include if include else name not in (exclude or ()))}
 
 
-class Summary(MutableMapping[str, Any]):
+class Summary(_Attributes, MutableMapping[str, Any]):
     """The run's summary: the last value of each metric, and what was set here; items are attributes too.
 
     Reading waits until the rows logged before are counted in; nested dicts that were read are live, but show what was
@@ -371,23 +373,6 @@ class Summary(MutableMapping[str, Any]):
     def items(self) -> ItemsView[str, Any]:
         """Names and values."""
         return self._read().items()
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        try:
-            del self[name]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}") from None
 
     def as_dict(self) -> dict[str, Any]:
         """A plain copy, nested dicts included."""
