@@ -23,20 +23,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import sync
     from .logformat import load, read
-    from .writer import (
+    from .writer import CommError, Config, Error, Run, Settings, Summary, UsageError, errors
+    from .writer.api import (
         AlertLevel,
-        CommError,
-        Config,
-        Error,
-        Run,
-        Settings,
-        Summary,
-        UsageError,
         agent,
         alert,
         attach,
         define_metric,
-        errors,
         finish,
         init,
         join,
@@ -83,13 +76,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_WRITER = """
-    AlertLevel CommError Config Error Run Settings Summary UsageError agent alert attach define_metric finish init
-    join link_artifact link_model log log_artifact log_code log_model login mark_preempting pin_config_keys require restore
-    save setup sweep teardown termerror termlog termwarn unwatch use_artifact use_model watch
+_API = """
+    AlertLevel agent alert attach define_metric finish init join link_artifact link_model log log_artifact log_code log_model
+    login mark_preempting pin_config_keys require restore save setup sweep teardown termerror termlog termwarn unwatch
+    use_artifact use_model watch
 """
 _WHERE = {
-    **dict.fromkeys(_WRITER.split(), ".writer"),
+    **dict.fromkeys(_API.split(), ".writer.api"),
+    **dict.fromkeys(("CommError", "Config", "Error", "Run", "Settings", "Summary", "UsageError"), ".writer"),
     "errors": ".writer",
     "load": ".logformat",
     "read": ".logformat",

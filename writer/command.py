@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from .descriptors import by_destination, copy_size, open_terminal, refusal
-from .lifecycle import CODE_SIGNAL
+from .exitcode import CODE_SIGNAL
 from .report import warn_on_stderr
 from .run import Run
 

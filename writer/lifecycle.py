@@ -16,13 +16,12 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from .exitcode import CODE_SIGNAL, ExitCode, code_of, exit_code_of
+from .exitcode import CODE_SIGNAL, ExitCode, exit_code_of
 from .signals import Signals
 
 if TYPE_CHECKING:
     from .run import Run
 
-__all__ = ["CODE_SIGNAL", "code_of", "exit_code_of", "forget", "watch"]
 
 FLUSH_S = 5.0
 """How long a handler waits for the disk, for all runs together: a scheduler that sent a signal sends SIGKILL some

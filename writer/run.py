@@ -16,6 +16,7 @@ from . import copies, lifecycle, records
 from .attendant import Attendant
 from .console import ConsoleLog, Subscription, capture
 from .encoding import to_json
+from .exitcode import code_of, exit_code_of
 from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
 from .guides import Guides
@@ -30,7 +31,7 @@ from .savemethods import SaveMethods
 from .segment import Place
 from .settings import Resolved
 from .tellmethods import TellMethods
-from .values import PLAIN_OR_NESTED, Key, UnloggableError, all_plain, flatten, path_of, plain
+from .values import PLAIN_OR_NESTED, Key, UnloggableError, all_plain, flatten, path_of, plain_or_medium
 from .values import Path as KeyPath
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             watch=watch,
             behind=behind,
         )
-        self._summary = Summary(self._summary_changed, self._fetch_summary, self._summary_value)
+        self._summary = Summary(self._summary_changed, self._fetch_summary, plain_or_medium)
         place = Place(settings.root, settings.run_id, settings.dir_prefix)
         # Where time brings no sync, what waits for one would fill the memory.
         kept = SYNC_BYTES // 2 if settings.durability == "relaxed" else MAX_QUEUED_BYTES
@@ -280,18 +281,6 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         changes = self._identity.config_change(path, value)
         self._submit(lambda recorder: recorder.record_all(changes, urgent=True))
 
-    def _summary_value(self, value: Any) -> Any:
-        """A value of the summary: plain, or a medium."""
-        try:
-            return plain(value)
-        except UnloggableError:
-            from .media import media_of
-
-            medium = media_of(value)
-            if medium is None:
-                raise
-            return medium
-
     def _summary_changed(self, path: KeyPath, value: Any) -> None:
         if not self._takes_rows:  # media of a forked child, too, have no business in the run's directory
             self._log_refused()
@@ -359,7 +348,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         """
         if not self._closed:
             self._note(records.FEATURE_FINISH)
-        return self._end(lifecycle.code_of(exit_code))
+        return self._end(code_of(exit_code))
 
     def _end(self, code: int, timeout_s: float = WAIT_S) -> FinishReport:
         if self._report is not None:
@@ -480,7 +469,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.finish(lifecycle.exit_code_of(error))
+        self.finish(exit_code_of(error))
 
     def __repr__(self) -> str:
         return f"<Run {self.id} in {self.log_path or 'no log'}>"

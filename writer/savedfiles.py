@@ -31,6 +31,11 @@ Stamp = tuple[int, int, int]
 """Size, time of the last change in ns, and inode: what changes with a file's content."""
 
 
+def matches_any(patterns: Iterable[str], path: str) -> bool:
+    """Whether one of the setting `ignore_globs` leaves out a file of the run."""
+    return any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
+
+
 class SaveError(ValueError):
     """A call of `save` that cannot mean anything."""
 
@@ -100,9 +105,9 @@ class SavedFiles:
         Returns:
             The paths below `files/`, sorted, and a line for each file that is not there.
         """
-        found, failures = [path for path in selection.present if not self._ignored(path)], []
+        found, failures = [path for path in selection.present if not matches_any(self._ignore, path)], []
         for path, source in selection.sources.items():
-            if self._ignored(path):
+            if matches_any(self._ignore, path):
                 continue
             entry = self._entry(path, source, policy)
             try:
@@ -153,9 +158,6 @@ class SavedFiles:
             )
 
     # -- helpers -----------------------------------------------------------------------------------------------------
-
-    def _ignored(self, path: str) -> bool:
-        return any(fnmatch.fnmatch(path, pattern) for pattern in self._ignore)
 
     def _entry(self, path: str, source: Path, policy: str) -> _Saved:
         """What is known of a path below `files/`; of a file it is kept, so that what fails now is tried again."""

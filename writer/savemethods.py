@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -196,7 +195,9 @@ class SaveMethods(ArtifactMethods):
             say(f"{diff.redacted} of the values in {DIFF} look like secrets and are hidden (setting redact=-git)")
 
     def _place(self, source: Path | bytes, path: str) -> bool:
-        if any(fnmatch(path, pattern) for pattern in self._settings.ignore_globs):
+        from .savedfiles import matches_any
+
+        if matches_any(self._settings.ignore_globs, path):
             return False
         try:
             self._files.stage(source).place(path)

@@ -94,7 +94,7 @@ def _leaves(items: Iterable[tuple[Any, Any]], above: Path, dropped: dict[str, st
         try:
             path = (*above, name if type(name) is str else name_of(name))
             nested = isinstance(given, Mapping)
-            value = given if nested else _plain_or_medium(given)
+            value = given if nested else plain_or_medium(given)
             if nested or type(value) is dict:  # a dict, or what stands as one: a histogram, a dataclass
                 yield from _leaves(list(value.items()), path, dropped)
             else:
@@ -107,7 +107,12 @@ def _leaves(items: Iterable[tuple[Any, Any]], above: Path, dropped: dict[str, st
             dropped[".".join(path)] = f"{type(error).__name__}: {error}"
 
 
-def _plain_or_medium(value: Any) -> Any:
+def plain_or_medium(value: Any) -> Any:
+    """As `plain`; what has no such form, but is a medium or stands for one, as that `Media`.
+
+    Raises:
+        UnloggableError: it is neither.
+    """
     try:
         return plain(value)
     except UnloggableError:

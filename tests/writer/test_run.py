@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runferry.logformat import read_records
 from runferry.logformat.wire import set_flags
-from runferry.writer import AlertLevel, UnloggableError, pump, records
+from runferry.writer import UnloggableError, pump, records
+from runferry.writer.api import AlertLevel
 from runferry.writer.media.table import Table
 from runferry.writer.ranks import Role
 from support.faultfs import FaultFS
