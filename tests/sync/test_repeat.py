@@ -244,7 +244,7 @@ def test_a_log_that_is_being_synced_is_skipped(rig: Rig) -> None:
 def test_a_read_only_directory_is_synced_from_the_state_directory(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written beside the log, and the second sync still knows that all was sent."""
     log = rig.run()
-    monkeypatch.setattr("runferry.sync.replay.is_writable", lambda _: False)
+    monkeypatch.setattr("runferry.sync.work.is_writable", lambda _: False)
     before = sorted(path.name for path in log.parent.iterdir())
     monkeypatch.setattr(Path, "touch", lambda *_: (_ for _ in ()).throw(PermissionError(30, "read-only file system")))
 

@@ -1,0 +1,77 @@
+"""The files of a run on their way to the server, and the last word behind them: which arrived, and how the run ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from . import runconfig, runfiles
+from .body import Body
+from .cursor import FileMark
+from .work import RunWork
+
+_MADE = frozenset({runfiles.SUMMARY_FILE, runfiles.CONFIG_FILE, runfiles.METADATA_FILE, runfiles.CONSOLE_FILE})
+
+
+def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) -> None:
+    """Upload what is new, and say what arrived and how the run ended.
+
+    Raises:
+        SyncError: a request did not get through.
+        OSError: the cursor cannot be written.
+    """
+    remote = work.remote()
+    last = work.last
+    cursor = last.position
+    files, missing = recorded_files(work)
+    files += _made_files(work, summary, console_file)
+    known: dict[str, FileMark] = {}
+    for segment in work.segments:
+        known.update(segment.position.files)
+
+    def save(done: dict[str, FileMark]) -> None:
+        cursor.complete, cursor.files = False, {**known, **done}
+        last.places.unmark()
+        cursor.save(last.places.cursor)
+
+    result = runfiles.upload(work.context.api, remote, files, known=known, pool=work.context.uploads, save=save)
+    work.files_sent = len(result.sent)
+    work.missing += missing + result.missing
+    work.only_late = 0 < result.only_late == len(missing) + len(result.missing)
+    exit_code = last.found.exit_code
+    untold = sorted(name for name, mark in result.done.items() if not mark.told)
+    if untold or (exit_code is not None and exit_code != cursor.exit_code):
+        # Without an exit record nothing is said of the end: a server shows a run that has fallen silent as crashed.
+        body = Body(0, 0, 0, uploaded=untold, exit_code=exit_code)
+        work.context.api.stream(remote, body.encode())
+        cursor.exit_code = exit_code
+        result.done.update((name, replace(mark, told=True)) for name, mark in result.done.items())
+    names = {file.name for file in files}
+    cursor.files = {name: mark for name, mark in {**known, **result.done}.items() if name in names}
+
+
+def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
+    """The files that the logs name (of one name in several segments, the last one's), and what is missing of them."""
+    files: dict[str, runfiles.RunFile] = {}
+    missing: list[str] = []
+    folders = [segment.head.path.parent for segment in reversed(work.segments)]
+    for segment in work.segments:
+        homes = runfiles.by_home(segment.found.files, segment.head.path.parent, folders)
+        for home, names in homes.items():
+            found, lost = runfiles.recorded_files(home, names)
+            files.update({file.name: file for file in found if file.name not in _MADE})
+            missing += lost
+    return list(files.values()), missing
+
+
+def _made_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) -> list[runfiles.RunFile]:
+    """The files that every run has at the server, made from the log."""
+    last = work.last
+    goes_on = last.found.exit_code is None and work.is_young(last)
+    work.files_wait = work.context.settings.following and goes_on
+    made = [] if work.files_wait else [runfiles.made_here(runfiles.SUMMARY_FILE, summary.encode())]
+    made.append(runfiles.config_file(runconfig.config_tree(work.state)))
+    environment = runconfig.environment_tree(work.state)
+    if environment:
+        made.append(runfiles.metadata_file(environment))
+    console = None if work.files_wait else console_file.as_file()
+    return [*made, console] if console is not None else made

@@ -1,0 +1,92 @@
+"""What a sync says of each log in the end, and why; the cursor and the peer's marker say the same."""
+
+from __future__ import annotations
+
+import os
+
+from .report import RunReport, Verdict, shorten
+from .segment import Segment
+from .work import RunWork
+
+
+def finish(work: RunWork, note: str) -> list[RunReport]:
+    """Judge each segment, note it in its cursor, and set the peer's marker where everything arrived.
+
+    Raises:
+        OSError: a cursor or a marker cannot be written.
+    """
+    reports = []
+    for segment in work.segments:
+        cursor, head = segment.position, segment.head
+        is_last = segment is work.last
+        if segment.facts is not None:
+            segment.missing += segment.facts.damage_lines()
+            segment.missing += cursor.dropped
+            if head.salvaged:
+                segment.missing.append("the run record: project and entity are the defaults")
+            segment.missing += work.missing
+            if is_last:
+                segment.missing += [
+                    f"artifact {item.name}: artifacts are not sent yet" for item in work.state.artifacts
+                ]
+            cursor.complete = not (segment.missing or segment.facts.unfinished or work.files_wait)
+            cursor.size, cursor.gaps = segment.facts.size, segment.facts.gaps()
+            cursor.save(segment.places.cursor)
+        ended = not is_last or work.exit_code(segment) is not None
+        reason = note
+        if segment.missing:
+            verdict, reason = Verdict.PARTIAL, f"missing: {shorten(segment.missing)}"
+        elif not ended and work.is_young(segment):
+            verdict, reason = Verdict.LIVE, note or "no exit record yet: the run goes on"
+        else:
+            verdict = Verdict.SYNCED
+            if not ended:
+                reason = "all sent; the log has no exit record and has not grown: the run crashed"
+            elif work.state.alerts and is_last:
+                reason = f"{len(work.state.alerts)} alerts of the log were not sent: alerts are not supported yet"
+        if verdict is Verdict.SYNCED:
+            segment.places.mark()
+        else:
+            segment.places.unmark()
+        try_again = work.only_late and not _lost_for_good(work, segment)
+        reports.append(report(work, segment, verdict, reason, try_again=try_again))
+    return reports
+
+
+def _lost_for_good(work: RunWork, segment: Segment) -> bool:
+    """Whether something is missing that no later sync can bring."""
+    return bool(segment.found.damage or segment.position.dropped or work.state.artifacts)
+
+
+def failed(work: RunWork, reason: str, verdict: Verdict = Verdict.FAILED, **flags: bool) -> list[RunReport]:
+    """One reason for every segment."""
+    return [report(work, segment, verdict, reason, **flags) for segment in work.segments]
+
+
+def report(
+    work: RunWork,
+    segment: Segment,
+    verdict: Verdict,
+    reason: str,
+    *,
+    try_again: bool = False,
+    credentials: bool = False,
+) -> RunReport:
+    """The report of one segment, with the counts as they are now."""
+    cursor = segment.cursor
+    sent = cursor.sent.history if cursor is not None else 0
+    rows = segment.facts.lines.history if segment.facts is not None else sent
+    return RunReport(
+        log=os.fspath(segment.head.path),
+        run=work.plan.run_id,
+        verdict=verdict,
+        reason=" ".join(reason.split()),
+        target=f"{cursor.entity}/{cursor.project}/{cursor.run_id}" if cursor is not None else None,
+        rows=rows,
+        rows_sent=max(0, sent - segment.rows_before),
+        files_sent=work.files_sent if segment is work.last else 0,
+        missing=tuple(segment.missing),
+        try_again=try_again,
+        credentials=credentials,
+        ended=segment is not work.last or work.exit_code(segment) is not None,
+    )
