@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..logformat import RunState
@@ -100,13 +99,13 @@ def _our_row(facts: list[Facts], index: int) -> dict[str, Any]:
     """Row number `index` over all segments, as the server would hold it."""
     for fact, (base, shift) in zip(facts, stitch(Start(Lines()), facts), strict=True):
         if index < base.history + fact.lines.history:
-            return _row_of(fact.log, index - base.history, shift)
+            return _row_of(fact, index - base.history, shift)
     return {}
 
 
-def _row_of(log: Path, index: int, shift: int) -> dict[str, Any]:
-    rows = Rows(shift)
-    row = row_at(log, index, rows)
+def _row_of(fact: Facts, index: int, shift: int) -> dict[str, Any]:
+    rows = Rows(shift, fact.steps)
+    row = row_at(fact.log, index, rows)
     return {} if row is None else _row(rows.line(row))
 
 

@@ -18,6 +18,7 @@ from ..logformat.console import ConsoleLine, LineAssembler
 from ..logformat.history import STEP, Path, is_part, place_of, step_of
 from ..logformat.runstate import row_of
 from .jsontext import compact
+from .steps import ALL_STEPS, StepCounter, Steps
 
 Items = tuple[tuple[Path, ...], list[bytes]]
 
@@ -122,11 +123,15 @@ class Row:
     _items: dict[Path, bytes] | None = None  # in place of paths and values, once there are several parts
     _size = 0
 
-    def __init__(self, paths: tuple[Path, ...], values: list[bytes], step: bytes | None, begin: int) -> None:
+    def __init__(
+        self, paths: tuple[Path, ...], values: list[bytes], step: bytes | None, number: int, begin: int
+    ) -> None:
         self._paths = paths
         self._values = values
         self.step = step
         """The text of its step; None where it has none."""
+        self.number = number
+        """Its step, in the log's own numbers."""
         self.begin = begin
         """Where it begins in the log."""
 
@@ -161,14 +166,16 @@ class Row:
 
 
 class Rows:
-    """History records of one log to rows, and those to lines. Remembers the last step, for rows that have none."""
+    """History records of one log to rows, and those to lines. A row without a step follows the one before it."""
 
-    def __init__(self, step_shift: int = 0) -> None:
+    def __init__(self, step_shift: int = 0, steps: Steps = ALL_STEPS) -> None:
         self._shift = step_shift
+        self._counter = StepCounter(steps)
         self._nested: dict[tuple[Path, ...], RowPlan] = {}
         self._last_paths: tuple[Path, ...] = ()
         self._last_plan = RowPlan(())
-        self._last_step = -1
+        self.kept = True
+        """Whether the latest record counts; one outside of `steps` does not."""
         self.latest: Row | None = None
         """The row of the latest record. It is whole once `add` or `end` gave it."""
         self._step_paths: tuple[Path, ...] = ()
@@ -181,12 +188,15 @@ class Rows:
         if paths is not self._step_paths:
             self._step_paths, self._step_place = paths, place_of(STEP, paths)
         step = values[self._step_place] if self._step_place >= 0 else None
+        self.kept = self._counter.keeps(step)
+        if not self.kept:
+            return None
         row = self.latest
         if row is not None and step == row.step and is_part(step, row.step):
             if row.add(paths, values, offset) > _MAX_ROW:
                 row.lighten(lambda items: self._fit(items, step))
             return None
-        self.latest = Row(paths, values, step, offset)
+        self.latest = Row(paths, values, step, self._counter.step, offset)
         return row
 
     def end(self) -> Row | None:
@@ -195,7 +205,7 @@ class Rows:
         return row
 
     def line(self, row: Row) -> str:
-        """The line of a row. Rows have to be given in their order, here or to `skip`."""
+        """The line of a row."""
         paths, values = row.items()
         if not _are_json(values):
             paths, values = _good_items(paths, values)
@@ -203,15 +213,13 @@ class Rows:
         plan = self._last_plan if paths is self._last_paths else self._plan(paths)
         step = step_of(values[plan.step]) if plan.step >= 0 else None
         if step is None:
-            paths, values, plan = self._with_step(paths, values)
-        else:
-            self._last_step = step + self._shift
-            if self._shift:
-                values = values.copy()
-                values[plan.step] = b"%d" % self._last_step
+            paths, values, plan = self._with_step(paths, values, row.number + self._shift)
+        elif self._shift:
+            values = values.copy()
+            values[plan.step] = b"%d" % (step + self._shift)
         line = plan.line(values)
         if len(line) > MAX_LINE:
-            line = self._fit(dict(zip(paths, values, strict=True)), b"%d" % self._last_step)
+            line = self._fit(dict(zip(paths, values, strict=True)), b"%d" % (row.number + self._shift))
         if b"\n" in line or b"\r" in line:  # white space between tokens: a line is one line
             line = line.replace(b"\n", b" ").replace(b"\r", b" ")
         return line.decode()
@@ -227,17 +235,13 @@ class Rows:
         self._last_paths, self._last_plan = paths, plan
         return plan
 
-    def skip(self, row: Row) -> None:
-        """Pass over a row that the server has, for the sake of the rows behind it that have no step."""
-        step = step_of(row.step) if row.step is not None else None
-        self._last_step = self._last_step + 1 if step is None else step + self._shift
-
-    def _with_step(self, paths: tuple[Path, ...], values: list[bytes]) -> tuple[tuple[Path, ...], list[bytes], RowPlan]:
-        """A row without a step follows the one before it."""
-        self._last_step += 1
+    def _with_step(
+        self, paths: tuple[Path, ...], values: list[bytes], step: int
+    ) -> tuple[tuple[Path, ...], list[bytes], RowPlan]:
+        """The items of a row that has no step, with one."""
         kept = [(path, value) for path, value in zip(paths, values, strict=True) if path != STEP]
         paths = (*(path for path, _ in kept), STEP)
-        return paths, [*(value for _, value in kept), b"%d" % self._last_step], RowPlan(paths)
+        return paths, [*(value for _, value in kept), b"%d" % step], RowPlan(paths)
 
     def _fit(self, items: dict[Path, bytes], step: bytes | None) -> bytes:
         """Take the largest values out of a row, as few of them as it takes; the line of the rest."""

@@ -95,7 +95,7 @@ class RowLane:
     def _gather(self, file: BinaryIO, last: LastWord) -> None:
         """Read the log and post body after body."""
         facts, sent = self.facts, self.cursor.sent
-        rows, console = Rows(self.cursor.step_shift), Console(facts.start_ns)
+        rows, console = Rows(self.cursor.step_shift, facts.steps), Console(facts.start_ns)
         self._dropped = rows.dropped
         self._fold = RowFold(self.state) if self.state is not None else None
         self._row_records, self._resumed_at = 0, self.cursor.offset
@@ -185,9 +185,10 @@ class RowLane:
             if self.state is not None:
                 self.state.add(record)  # which notes the gap
             return []
-        if self._fold is not None:
+        whole = rows.add(paths, values, record.offset)
+        if self._fold is not None and rows.kept:
             self._fold.row(paths, values, body)
-        return self._finished(rows.add(paths, values, record.offset), rows, seen, sent)
+        return self._finished(whole, rows, seen, sent)
 
     def _finished(self, row: Row | None, rows: Rows, seen: Lines, sent: Lines) -> list[str]:
         """The line of a row to which no part comes any more, if it is to be sent."""
@@ -197,7 +198,6 @@ class RowLane:
         if seen.history == sent.history and row.parts > 1 and row.latest >= self._resumed_at:
             self._take_back()
         elif seen.history <= sent.history:
-            rows.skip(row)
             return []
         return [rows.line(row)]
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError, decode_history
-from ..logformat.history import STEP, step_of
+from ..logformat.history import STEP, place_of, step_of
 from .cursor import Lines
 from .lines import Console, Row, Rows
+from .steps import ALL_STEPS, StepCounter, Steps
 
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
 _STEP_TAG = 0x12  # of the field behind the items of a row
@@ -49,6 +50,10 @@ class Facts:
     """Gaps where records were lost."""
     unfinished: bool = False
     """The log ends in a record that is being written."""
+    steps: Steps = ALL_STEPS
+    """Rows of other steps are left out of everything above but `row_records`."""
+    cut: int = 0
+    """Rows left out so."""
 
     def gaps(self) -> list[tuple[int, int]]:
         """Where the damage lies: first offset, and the one behind."""
@@ -134,18 +139,24 @@ def _repeats(summary: bytes, row: bytes) -> bool:
     return size > 0 and summary in row[:size] * 2
 
 
-def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: bool = True) -> Facts:
+def scan(
+    log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: bool = True, steps: Steps = ALL_STEPS
+) -> Facts:
     """Read a log into `state` (which may hold earlier segments of the run) and tell what it holds.
 
     `young` says that its writer may still be alive. Without `fold_rows`, rows and summary records are left to the second
     reading, and rows are counted with no more than a glance at their steps: for logs of which everything is going to be
     sent. The second reading has the last word on how many there are.
 
+    Rows outside of `steps` are neither counted nor folded, and no line is theirs: `Facts.cut` tells how many they were.
+    The second reading leaves them out too. Summary records are never cut.
+
     Raises:
         OSError: the log cannot be read.
         NeedsFold: the log has to be scanned with `fold_rows`, into a fresh state.
     """
-    facts = Facts(log, start_ns)
+    facts = Facts(log, start_ns, steps=steps)
+    counter = StepCounter(steps)
     rows_before, parts_before = state.row_count, state.part_count
     samples_before, gaps_before = state.sample_count, len(state.gaps)
     files_before = state.files
@@ -159,6 +170,10 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
             if isinstance(item, Gap):
                 state.add(item)
                 continue
+            facts.row_records += item.kind == "history"
+            facts.end = item.end
+            if steps != ALL_STEPS and item.kind == "history" and _is_cut(item, counter):
+                continue
             if fold_rows or item.kind not in ("history", "summary"):
                 state.add(item)
             elif item.kind == "history":
@@ -167,8 +182,6 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
                 if before is not None and (tail == last_tail or tail[-2:] == _STEP_0):
                     facts.parts += _glance(item) == _glance(before) != b""
                 before = item
-            facts.row_records += item.kind == "history"
-            facts.end = item.end
             if item.kind in Console.KINDS:
                 facts.lines.console += _count_console(console, item)
             elif item.kind == "metric" and not fold_rows:
@@ -177,6 +190,7 @@ def scan(log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: b
                 facts.first_step = _step_of(item)
         facts.size = reader.position
         facts.lines.console += len(console.rest())
+        facts.cut = counter.cut
         grown = os.fstat(file.fileno()).st_size > facts.size
     facts.lines.history = state.row_count - rows_before + unfolded - facts.parts
     facts.parts += state.part_count - parts_before
@@ -241,6 +255,15 @@ def _glance(record: Record) -> bytes:
     if at < len(_STEP_KEY) or at >= len(payload):
         return b""
     return payload[at + 1 : at + 1 + payload[at]]
+
+
+def _is_cut(record: Record, counter: StepCounter) -> bool:
+    try:
+        paths, values = decode_history(record.body)
+    except WireError:
+        return False
+    place = place_of(STEP, paths)
+    return not counter.keeps(values[place] if place >= 0 else None)
 
 
 def _step_of(record: Record) -> int | None:
