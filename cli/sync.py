@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .syncview import JsonLines, PlainLines, Terminal
+from .syncoutputs import Outputs
 
 if TYPE_CHECKING:
-    from ..sync import Report, SyncSettings
-    from ..sync.report import Reporter
     from ..sync.watch import Watching
 
 
@@ -44,6 +43,15 @@ if TYPE_CHECKING:
 @click.option("--interval", type=float, metavar="SECONDS", help="With --watch: between two looks.  [default: 1]")
 @click.option("--idle", type=float, metavar="SECONDS", help="With --watch: end when nothing has grown for so long.")
 @click.option("--writer", type=int, hidden=True)
+@click.option(
+    "--report", "report_file", type=click.Path(path_type=Path), metavar="FILE", help="Write verdicts and settings here."
+)
+@click.option(
+    "--metrics-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write counters here, as OpenMetrics text for node_exporter.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, each with a `type`.")
 def command(
     paths: tuple[Path, ...],
@@ -54,6 +62,8 @@ def command(
     interval: float | None,
     idle: float | None,
     writer: int | None,
+    report_file: Path | None,
+    metrics_file: Path | None,
     **options: Any,
 ) -> None:
     """Replay logs to a backend; safe to stop and to repeat.
@@ -83,35 +93,40 @@ def command(
       1    some logs are partial or failed
       2    usage, or no (valid) API key
       75   nothing but time stands in the way: try again later
-      130  interrupted
+      130  interrupted (Ctrl-C, SIGTERM)
     """
     from ..sync import NoCredentials, SyncSettings, UsageError, sync
+    from ..sync.session import Session
     from ..sync.settings import find_base_url
+    from ..sync.watch import watch
 
     if not watches and (interval, idle) != (None, None):
         raise click.UsageError("--interval and --idle go with --watch")
     if not paths and not Path("wandb").exists():
         raise click.ClickException("no wandb directory here: name a log, a run directory, or a folder of them")
-    show: Any = JsonLines() if as_json else Terminal() if sys.stderr.isatty() else PlainLines()
+    paths = paths or (Path("wandb"),)
     try:
         settings = SyncSettings(base_url=base_url or find_base_url(), **options)
-        if watches:
-            report = _watch(paths or (Path("wandb"),), settings, _watching(interval, idle, writer), show)
-        else:
-            report = sync(paths or (Path("wandb"),), settings, reporter=show)
+        watching = _watching(interval, idle, writer) if watches else None
+        outputs = Outputs(settings, paths, as_json=as_json, report=report_file, metrics=metrics_file)
+        with _ended_by_sigterm(), outputs:
+            session = Session(counters=outputs.counters)
+            with contextlib.closing(session):
+                if watching is not None:
+                    report = watch(paths, settings, watching, reporter=outputs, session=session)
+                else:
+                    report = sync(paths, settings, reporter=outputs, session=session)
     except (NoCredentials, UsageError) as error:
         raise click.ClickException(str(error)) from None  # as clear without the usage line
-    finally:
-        show.close()
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _watch(paths: tuple[Path, ...], settings: SyncSettings, watching: Watching, show: Reporter) -> Report:
-    from ..sync.watch import watch
-
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in good order
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends it in good order, as Ctrl-C does: job schedulers send it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return watch(paths, settings, watching, reporter=show)
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -1,113 +1,317 @@
-"""How a sync shows itself: JSON lines, plain lines, or a live view on a terminal."""
+"""How a sync shows itself: JSON lines, plain lines, or a live table on a terminal.
+
+Verdicts go to standard output, everything that explains them or a wait to standard error.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from .text import plain_json, printable
+from ..sync.board import Board, groups, shape
+from ..sync.report import Event, Finished, Paused, Planned, Retrying, RunReport, Verdict, WouldSend
+from .text import plain_json, printable, size, span
 
 if TYPE_CHECKING:
-    from ..sync import Event
+    from rich.console import Console
+
+    from ..sync.counters import Counters
+
+STARTED_AFTER_S = 5.0
+"""A run that is done sooner is not announced: its verdict says it all."""
+PROGRESS_EVERY_S = 30.0
+REPEAT_AFTER_S = 30.0
+"""A wait for the same reason is told again after so many seconds."""
+FRAMES_PER_S = 4
+_GROUPS_FROM = 10  # logs: fewer verdicts still stand on the screen
+_MOST_GROUPS = 20
+_MOST_REASONS = 1000
+
+
+class View(Protocol):
+    """Shows a sync. `tick` is called every now and then, from a thread of its own."""
+
+    def __call__(self, event: Event) -> None:
+        """Tell of an event."""
+
+    def tick(self) -> None:
+        """Time has passed."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+def view_for(*, as_json: bool, counters: Counters | None = None) -> View:
+    """The view for where the output goes."""
+    if as_json:
+        return JsonLines()
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if not console.is_dumb_terminal:
+            return Ticking(Terminal(console, counters=counters), 1 / FRAMES_PER_S)
+    return Ticking(PlainLines(), 1.0)
+
+
+class Ticking:
+    """A view, and the thread that ticks it. Events and ticks never meet."""
+
+    def __init__(self, view: View, every: float) -> None:
+        self._view = view
+        self._every = every
+        self._guard = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="runferry-view", daemon=True)
+        self._thread.start()
+
+    def __call__(self, event: Event) -> None:
+        """Tell of an event."""
+        with self._guard:
+            self._view(event)
+
+    def tick(self) -> None:
+        """Time has passed."""
+        with self._guard:
+            self._view.tick()
+
+    def close(self) -> None:
+        """End the thread, then the view."""
+        self._stop.set()
+        self._thread.join(timeout=5.0)
+        self._view.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every):
+            try:
+                self.tick()
+            except (OSError, ValueError):  # whoever looked has gone: the sync goes on
+                return
 
 
 class JsonLines:
     """Every event as one line on standard output."""
 
     def __call__(self, event: Event) -> None:
-        """Tell of an event."""
+        """Print it."""
         click.echo(plain_json(event.as_json()))
+
+    def tick(self) -> None:
+        """Events say all."""
 
     def close(self) -> None:
         """Nothing is held."""
 
 
 class PlainLines:
-    """For logs and pipes: verdicts on standard output, everything that explains a wait on standard error."""
+    """For logs and pipes: one line per verdict; waits and long silences are explained, each once in a while."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._board = Board(now)
+        self._now = now
+        self._lines = Lines(self._board)
+        self._spoke = now()
+        self._announced: set[str] = set()
 
     def __call__(self, event: Event) -> None:
-        """Tell of an event."""
-        text, is_result = describe(event)
-        if text:
-            click.echo(text, err=not is_result)
+        """Print what is worth a line."""
+        self._board(event)
+        if isinstance(event, RunReport):
+            self._announced.discard(event.log)
+        for text, is_result in self._lines.of(event):
+            self._say(text, is_result=is_result)
+        self.tick()
+
+    def tick(self) -> None:
+        """Announce runs that take long, and say how far it came when nothing was said for long."""
+        now = self._now()
+        for log, active in self._board.active.items():
+            if log not in self._announced and now - active.began >= STARTED_AFTER_S:
+                self._announced.add(log)
+                new = active.of - active.first
+                self._say(f"{active.run}: {new} of {_count(active.of, 'row')} to {active.target}")
+        if now - self._spoke >= PROGRESS_EVERY_S and (self._board.active or self._board.waits):
+            self._say(self._progress())
 
     def close(self) -> None:
         """Nothing is held."""
 
+    def _say(self, text: str, *, is_result: bool = False) -> None:
+        self._spoke = self._now()
+        click.echo(text, err=not is_result)
+
+    def _progress(self) -> str:
+        board = self._board
+        parts = [f"{len(board.verdicts)} of {_count(board.logs, 'log')} done, {_count(board.sent, 'row')} sent"]
+        if board.rate:
+            parts.append(f"{board.rate:.0f} rows/s")
+        parts += [f"{log.run} at {log.rows} of {log.of}" for log in list(board.active.values())[:3]]
+        parts += [f"next attempt in {span(wait.until - self._now())}" for wait in board.waits[-1:]]
+        if board.closed_for:
+            parts.append(f"the server's limit: waiting {span(board.closed_for)}")
+        return ", ".join(parts)
+
 
 class Terminal:
-    """A bar per log that is being sent, with the lines of `PlainLines` scrolling above."""
+    """A live table of what is being sent; verdicts scroll above it. Nothing is drawn but by `tick`."""
 
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    def __init__(
+        self, console: Console, *, counters: Counters | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        from rich.live import Live
 
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("rows"),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._progress.start()
-        self._tasks: dict[str, Any] = {}
+        self._console = console
+        self._now = now
+        self._board = Board(now)
+        self._lines = Lines(self._board)
+        self._counters = counters
+        self._bytes: list[tuple[float, int]] = []
+        self._waiting: list[str] = []
+        """Lines that are to be printed at the next tick."""
+        self._live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._live.start()
 
     def __call__(self, event: Event) -> None:
-        """Tell of an event."""
-        log = getattr(event, "log", "")
-        if event.type == "run_started":
-            done = event.rows - event.new_rows  # type: ignore[attr-defined]
-            self._tasks[log] = self._progress.add_task(event.run, total=event.rows, completed=done)  # type: ignore[attr-defined]
-        elif event.type == "progress" and log in self._tasks:
-            self._progress.update(self._tasks[log], completed=event.rows)  # type: ignore[attr-defined]
-        elif event.type == "run_done" and log in self._tasks:
-            self._progress.remove_task(self._tasks.pop(log))
-        text, is_result = describe(event)
-        if text:
+        """Note it; results that go to a pipe are printed at once."""
+        self._board(event)
+        for text, is_result in self._lines.of(event):
             if is_result and not sys.stdout.isatty():
                 click.echo(text)
             else:
-                self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+                self._waiting.append(text)
+
+    def tick(self) -> None:
+        """Draw."""
+        from rich.text import Text
+
+        self._flush()
+        lines = self.frame()
+        self._live.update(Text("\n".join(lines), no_wrap=True, overflow="crop", end=""), refresh=True)
+
+    def frame(self) -> list[str]:
+        """The table as lines that fit."""
+        from .syncframe import frame
+
+        return frame(self._board, self._console.width, self._console.height - 1, self._bytes_per_second())
 
     def close(self) -> None:
-        """Take the bars away."""
-        self._progress.stop()
+        """Take the table away, and print what is left to say."""
+        self._live.stop()
+        self._flush()
+
+    def _flush(self) -> None:
+        lines, self._waiting = self._waiting, []
+        if lines:
+            self._console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+    def _bytes_per_second(self) -> float | None:
+        """Over the last few seconds."""
+        if self._counters is None:
+            return None
+        now = self._now()
+        self._bytes = [*self._bytes[-40:], (now, self._counters.read().sent)]
+        (began, first), (_, last) = self._bytes[0], self._bytes[-1]
+        return (last - first) / max(now - began, 1.0)
 
 
-def describe(event: Event) -> tuple[str, bool]:
-    """An event in one line (empty for those that only move a bar), and whether it is a result rather than news."""
-    values: Any = event
-    if event.type == "plan":
-        return f"{_count(values.logs, 'log')} of {_count(values.runs, 'run')}", False
-    if event.type == "run_started":
-        return f"{values.run}: {values.new_rows} of {_count(values.rows, 'row')} to {values.target}", False
-    if event.type == "retry":
-        when = time.strftime("%H:%M:%S", time.localtime(values.at))
-        return (
-            f"retrying {values.what} in {values.wait:.1f} s (at {when}, attempt {values.attempt + 1}): {values.reason}",
-            False,
-        )
-    if event.type == "paused":
-        return f"waiting {values.wait:.1f} s before {values.what}: {values.reason}", False
-    if event.type == "run_done":
-        parts = [f"{values.verdict.value:<8}{printable(values.log)}"]
-        sent = values.rows or values.rows_sent or values.files_sent
-        if sent and values.verdict.value != "skipped":
-            parts.append(
-                f"{_count(values.rows, 'row')}, {values.rows_sent} new, {_count(values.files_sent, 'file')} sent"
-            )
-        if values.reason:
-            parts.append(printable(values.reason))
-        return "  ".join(parts), True
-    if event.type == "done":
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(values.counts.items()))
-        return counts or "nothing to sync", False
-    return "", False
+class Lines:
+    """What events have to say in words: each a line, and whether it is a result rather than news."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._told: dict[str, tuple[float, int]] = {}
+        """Reason of a wait -> when it was told last, and how often it came since."""
+        self._plans: dict[str, WouldSend] = {}
+        self._dry = False
+
+    def of(self, event: Event) -> list[tuple[str, bool]]:
+        """The lines of an event, after the board was told of it."""
+        if isinstance(event, Planned):
+            return [(f"{_count(event.logs, 'log')} of {_count(event.runs, 'run')}", False)]
+        if isinstance(event, (Retrying, Paused)):
+            return [(text, False) for text in self._wait(event)]
+        if isinstance(event, WouldSend):
+            self._plans[event.log], self._dry = event, True
+        elif isinstance(event, RunReport):
+            return [(verdict_line(event, self._plans.pop(event.log, None)), True)]
+        elif isinstance(event, Finished):
+            return [(text, False) for text in [*self._undone(), _counts(event)]]
+        return []
+
+    def _wait(self, event: Retrying | Paused) -> list[str]:
+        """The first of its kind, and later ones once in a while: a thousand requests may wait for one server."""
+        now, kind = self._board.now(), f"{event.type} {shape(event.reason)}"
+        at, more = self._told.get(kind, (None, 0))
+        if at is not None and now - at < REPEAT_AFTER_S:
+            self._told[kind] = at, more + 1
+            return []
+        if len(self._told) >= _MOST_REASONS:
+            self._told.clear()
+        self._told[kind] = now, 0
+        since = f" ({more} more since the last such line)" if more else ""
+        if isinstance(event, Paused):
+            return [f"waiting {event.wait:.1f} s before {event.what}: {event.reason}{since}"]
+        when = time.strftime("%H:%M:%S", time.localtime(event.at))
+        next_one = f"in {event.wait:.1f} s (at {when}, attempt {event.attempt + 1})"
+        return [f"retrying {event.what} {next_one}: {event.reason}{since}"]
+
+    def _undone(self) -> list[str]:
+        """What is not at the server, by reason, where the verdicts have scrolled away."""
+        if len(self._board.verdicts) <= _GROUPS_FROM:
+            return []
+        undone = [
+            report
+            for report in self._board.undone.values()
+            if not (self._dry and report.verdict is Verdict.SKIPPED and not report.try_again)
+        ]
+        found = groups(undone)
+        lines = []
+        for group in found[:_MOST_GROUPS]:
+            more = f" and {group.count - len(group.names)} more" if group.count > len(group.names) else ""
+            names = printable(", ".join(group.names)) + more
+            lines.append(f"{group.count} {group.verdict.value}: {printable(group.reason)}: {names}")
+        if len(found) > _MOST_GROUPS:
+            rest = sum(group.count for group in found[_MOST_GROUPS:])
+            lines.append(f"{_count(rest, 'log')} for other reasons")
+        return lines
+
+
+def verdict_line(report: RunReport, plan: WouldSend | None = None) -> str:
+    """The last word on one log, in one line; `plan` is what a dry run found in it."""
+    parts = [f"{report.verdict.value:<8}{printable(report.log)}"]
+    sent = report.rows or report.rows_sent or report.files_sent
+    if sent and report.verdict is not Verdict.SKIPPED:
+        parts.append(f"{_count(report.rows, 'row')}, {report.rows_sent} new, {_count(report.files_sent, 'file')} sent")
+    if report.url is not None and report.verdict is not Verdict.SKIPPED:
+        parts.append(printable(report.url))
+    reason = report.reason if plan is None else f"{report.reason}: {_plan_text(plan)}"
+    if plan is not None and report.missing:
+        reason += f"; missing: {', '.join(report.missing[:3])}"
+    if reason:
+        parts.append(printable(reason))
+    return "  ".join(parts)
+
+
+def _plan_text(plan: WouldSend) -> str:
+    parts = [
+        f"{plan.new_rows} of {_count(plan.rows, 'row')} ({size(plan.new_bytes)} of {size(plan.log_bytes)})",
+        _count(plan.samples, "sample"),
+        _count(plan.console_lines, "console line"),
+        f"{_count(plan.files, 'file')} ({size(plan.file_bytes)})",
+    ]
+    parts += [_count(plan.artifacts, "artifact")] if plan.artifacts else []
+    parts += [_count(plan.alerts, "alert")] if plan.alerts else []
+    target = plan.target if not plan.target.startswith("/") else f"(your entity){plan.target}"
+    return f"{', '.join(parts)}, config, summary and metadata would go to {target} at {plan.server}"
+
+
+def _counts(event: Finished) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(event.counts.items())) or "nothing to sync"
 
 
 def _count(number: int, word: str) -> str:

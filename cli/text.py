@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import Any
 
@@ -61,3 +62,12 @@ def ago(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(0, seconds):.0f} s"
+
+
+def span(seconds: float) -> str:
+    """A wait for people, rounded up, in the unit that takes two digits where one does."""
+    whole = math.ceil(max(0.0, seconds))
+    for length, unit in ((3_600, "h"), (60, "min")):
+        if whole >= 100 * length / 60 and whole >= length:
+            return f"{math.ceil(whole / length)} {unit}"
+    return f"{whole} s"

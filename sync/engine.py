@@ -102,7 +102,7 @@ def _replay_all(
         clock=session.clock,
         rng=session.rng,
         retry_for=settings.retry_for,
-        reporter=told,
+        reporter=session.counters.watching(told),
         hide=key.hide,
     )
     context = Context(

@@ -5,6 +5,7 @@ Every event is a small dataclass; `as_json` gives the object that `runferry sync
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -69,6 +70,42 @@ class Progress(Event):
 
 
 @dataclass(frozen=True)
+class FileProgress(Event):
+    """Files of this run that the server has by now, of those that it is to get; told when one has arrived."""
+
+    type: ClassVar[str] = "files"
+    log: str
+    """The run's newest log."""
+    files: int
+    of: int
+
+
+@dataclass(frozen=True)
+class WouldSend(Event):
+    """What a dry run found in one log. What is there already is the difference between a count and its `new_` part."""
+
+    type: ClassVar[str] = "would_send"
+    log: str
+    run: str
+    target: str
+    """`entity/project/run`; the entity is empty where the server chooses it for the key."""
+    server: str
+    """Base URL."""
+    rows: int
+    new_rows: int
+    samples: int
+    console_lines: int
+    log_bytes: int
+    new_bytes: int
+    """Bytes of the log behind what the cursor knows as acknowledged."""
+    files: int = 0
+    """Saved files that can be read; told with the run's newest log, like their bytes, `artifacts` and `alerts`."""
+    file_bytes: int = 0
+    artifacts: int = 0
+    alerts: int = 0
+
+
+@dataclass(frozen=True)
 class Retrying(Event):
     """A request failed and goes again after `wait` seconds, at epoch time `at`."""
 
@@ -115,6 +152,8 @@ class RunReport(Event):
     """The server did not know the key."""
     ended: bool = False
     """The log has its exit record, or a later log of its run goes on where it stopped: it will not grow."""
+    url: str | None = None
+    """The run's page at the server, once it is known."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +164,19 @@ class Finished(Event):
     exit_code: int
     counts: dict[str, int] = field(default_factory=dict)
 
+
+EVENTS: tuple[type[Event], ...] = (
+    Planned,
+    Started,
+    Progress,
+    FileProgress,
+    WouldSend,
+    Retrying,
+    Paused,
+    RunReport,
+    Finished,
+)
+"""Everything that a reporter may be told, in about the order in which it comes."""
 
 Reporter = Callable[[Event], None]
 
@@ -166,6 +218,22 @@ def shorten(items: Iterable[str], limit: int = 3) -> str:
     listed = list(items)
     more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
     return ", ".join(listed[:limit]) + more
+
+
+class Several:
+    """A reporter that tells others. One that fails is told no more: a closed pipe takes nothing from a report file."""
+
+    def __init__(self, *reporters: Reporter) -> None:
+        self._reporters = list(reporters)
+
+    def __call__(self, event: Event) -> None:
+        """Tell each of them."""
+        for reporter in tuple(self._reporters):
+            try:
+                reporter(event)
+            except Exception as error:  # whatever it is, the sync goes on
+                self._reporters.remove(reporter)
+                print(f"runferry: no more progress shown: {error}", file=sys.stderr)  # noqa: T201 - there is no other way left
 
 
 def silent(event: Event) -> None:  # a reporter for callers who want none

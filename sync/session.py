@@ -6,6 +6,7 @@ import random
 import threading
 
 from .clock import Clock, SystemClock
+from .counters import Counted, Counters
 from .pacer import Pacer, Pacers
 from .transport import HttpTransport, Transport
 
@@ -14,7 +15,11 @@ class Session:
     """One sync uses it, or many, one after another. `abort` ends what is under way, and the session with it."""
 
     def __init__(
-        self, transport: Transport | None = None, clock: Clock | None = None, rng: random.Random | None = None
+        self,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        counters: Counters | None = None,
     ) -> None:
         """Nothing is connected yet.
 
@@ -22,9 +27,11 @@ class Session:
             transport: how requests are sent; the network unless given.
             clock: the time; the machine's unless given.
             rng: the source of jitter.
+            counters: what is counted of the requests; its own unless given.
         """
         self._stop = threading.Event()
-        self._transport = transport
+        self.counters = counters or Counters()
+        self._transport = Counted(transport, self.counters) if transport is not None else None
         self._http: HttpTransport | None = None
         self.clock = clock or SystemClock(self._stop)
         self.rng = rng or random.Random()  # noqa: S311 - jitter, no secret
@@ -33,11 +40,10 @@ class Session:
     @property
     def transport(self) -> Transport:
         """Made on first use: a sync that has nothing to send loads no HTTP library."""
-        if self._transport is not None:
-            return self._transport
-        if self._http is None:
+        if self._transport is None:
             self._http = HttpTransport(stop=self._stop)
-        return self._http
+            self._transport = Counted(self._http, self.counters)
+        return self._transport
 
     def abort(self) -> None:
         """End every wait and every request at once."""

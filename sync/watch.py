@@ -159,6 +159,7 @@ def watch(
     transport: Transport | None = None,
     clock: Clock | None = None,
     cpu: Callable[[], float] = time.process_time,
+    session: Session | None = None,
 ) -> Report:
     """Keep the backend up with the logs below `paths` until they have ended.
 
@@ -175,6 +176,7 @@ def watch(
         transport: how requests are sent.
         clock: the time.
         cpu: seconds of CPU time that this process has taken.
+        session: what this watch shares with others, instead of transport and clock; it is closed in the end.
 
     Raises:
         UsageError: a path does not exist, or a setting cannot be followed.
@@ -183,7 +185,7 @@ def watch(
     settings = settings or SyncSettings(base_url=find_base_url())
     if settings.dry_run:
         raise UsageError("a watch sends what it finds: it cannot be a dry run")
-    session = Session(transport, clock)
+    session = session or Session(transport, clock)
     try:
         return _Watch(
             [Path(path) for path in paths],
