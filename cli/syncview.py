@@ -15,7 +15,7 @@ import click
 
 from ..sync.board import Board, groups, shape
 from ..sync.report import Event, Finished, Paused, Planned, Retrying, RunReport, Verdict, WouldSend
-from .text import plain_json, printable, size, span
+from .text import plain_json, printable, span
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -226,7 +226,6 @@ class Lines:
         self._board = board
         self._told: dict[str, tuple[float, int]] = {}
         """Reason of a wait -> when it was told last, and how often it came since."""
-        self._plans: dict[str, WouldSend] = {}
         self._dry = False
 
     def of(self, event: Event) -> list[tuple[str, bool]]:
@@ -236,9 +235,9 @@ class Lines:
         if isinstance(event, (Retrying, Paused)):
             return [(text, False) for text in self._wait(event)]
         if isinstance(event, WouldSend):
-            self._plans[event.log], self._dry = event, True
+            self._dry = True
         elif isinstance(event, RunReport):
-            return [(verdict_line(event, self._plans.pop(event.log, None)), True)]
+            return [(verdict_line(event), True)]
         elif isinstance(event, Finished):
             return [(text, False) for text in [*self._undone(), _counts(event)]]
         return []
@@ -281,37 +280,25 @@ class Lines:
         return lines
 
 
-def verdict_line(report: RunReport, plan: WouldSend | None = None) -> str:
-    """The last word on one log, in one line; `plan` is what a dry run found in it."""
+def verdict_line(report: RunReport) -> str:
+    """The last word on one log, in one line."""
     parts = [f"{report.verdict.value:<8}{printable(report.log)}"]
-    sent = report.rows or report.rows_sent or report.files_sent
-    if sent and report.verdict is not Verdict.SKIPPED:
-        parts.append(f"{_count(report.rows, 'row')}, {report.rows_sent} new, {_count(report.files_sent, 'file')} sent")
-    if report.url is not None and report.verdict is not Verdict.SKIPPED:
-        parts.append(printable(report.url))
-    reason = report.reason if plan is None else f"{report.reason}: {_plan_text(plan)}"
-    if plan is not None and report.missing:
-        reason += f"; missing: {', '.join(report.missing[:3])}"
-    if reason:
-        parts.append(printable(reason))
+    if report.verdict is not Verdict.SKIPPED:
+        if report.rows or report.rows_sent or report.files_sent:
+            files = _count(report.files_sent, "file")
+            parts.append(f"{_count(report.rows, 'row')}, {report.rows_sent} new, {files} sent")
+        if report.url is not None:
+            parts.append(printable(report.url))
+    if report.reason:
+        parts.append(printable(report.reason))
     return "  ".join(parts)
 
 
-def _plan_text(plan: WouldSend) -> str:
-    parts = [
-        f"{plan.new_rows} of {_count(plan.rows, 'row')} ({size(plan.new_bytes)} of {size(plan.log_bytes)})",
-        _count(plan.samples, "sample"),
-        _count(plan.console_lines, "console line"),
-        f"{_count(plan.files, 'file')} ({size(plan.file_bytes)})",
-    ]
-    parts += [_count(plan.artifacts, "artifact")] if plan.artifacts else []
-    parts += [_count(plan.alerts, "alert")] if plan.alerts else []
-    target = plan.target if not plan.target.startswith("/") else f"(your entity){plan.target}"
-    return f"{', '.join(parts)}, config, summary and metadata would go to {target} at {plan.server}"
-
-
 def _counts(event: Finished) -> str:
-    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(event.counts.items())) or "nothing to sync"
+    text = ", ".join(f"{count} {verdict}" for verdict, count in sorted(event.counts.items())) or "nothing to sync"
+    left_out = sum(event.left_out.values())
+    why = ", ".join(f"{number} by --{reason.replace('_', '-')}" for reason, number in sorted(event.left_out.items()))
+    return f"{text}; {_count(left_out, 'run')} left out: {why}" if left_out else text
 
 
 def _count(number: int, word: str) -> str:

@@ -6,6 +6,7 @@ import os
 
 from .report import RunReport, Verdict, shorten
 from .segment import Segment
+from .weburl import run_url
 from .work import RunWork
 
 
@@ -89,4 +90,13 @@ def report(
         try_again=try_again,
         credentials=credentials,
         ended=segment is not work.last or work.exit_code(segment) is not None,
+        url=_url(work, segment),
     )
+
+
+def _url(work: RunWork, segment: Segment) -> str | None:
+    """The run's page, once the server has said where the run is."""
+    cursor = segment.cursor
+    if cursor is None:
+        return None
+    return run_url(work.context.settings.base_url, cursor.entity, cursor.project, cursor.run_id)
