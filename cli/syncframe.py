@@ -15,7 +15,9 @@ _FEWEST_ROWS = 3  # of the table, before waits get lines of their own
 
 def frame(board: Board, width: int, height: int, bytes_per_second: float | None = None) -> list[str]:
     """At most `height` lines of at most `width` columns: runs that are being sent, what waits, and totals."""
-    room = max(height - 1, 0)  # behind the totals
+    if height <= 0 or width <= 0:
+        return []
+    room = height - 1  # the totals take one
     alone = {wait.what: wait for wait in board.waits}
     rows, shown = [], list(board.active.values())
     states = {id(log): _state(board, log, alone) for log in shown}
@@ -30,7 +32,7 @@ def frame(board: Board, width: int, height: int, bytes_per_second: float | None 
         if more:
             rows.append(f"and {more} more")
     lines = [*rows, *waits, _totals(board, bytes_per_second)]
-    return [_fit(printable(line), width) for line in lines[-max(height, 0) :]]
+    return [_fit(printable(line), width) for line in lines[-height:]]
 
 
 def _state(board: Board, log: Active, waits: dict[str, Wait]) -> str:
@@ -73,7 +75,7 @@ def _totals(board: Board, bytes_per_second: float | None) -> str:
     counts = board.counts()
     done = f"{len(board.verdicts):,} of {board.logs:,} logs"
     undone = [f"{counts[name]:,} {name}" for name in ("partial", "failed", "skipped") if counts.get(name)]
-    parts = [", ".join([done, *undone]), f"{board.rate:,.0f} rows/s"]
+    parts = [", ".join([done, *undone]), f"{board.rate():,.0f} rows/s"]
     if bytes_per_second is not None:
         parts.append(f"{size(round(bytes_per_second))}/s")
     if board.closed_for:
@@ -88,7 +90,7 @@ def _fit(text: str, width: int) -> str:
     """`text` in at most `width` columns; a cut shows."""
     if cell_len(text) <= width:
         return text
-    return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
+    return set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def _pad(text: str, width: int) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STARTED_AFTER_S = 5.0
 """A run that is done sooner is not announced: its verdict says it all."""
 PROGRESS_EVERY_S = 30.0
-REPEAT_AFTER_S = 30.0
+REPEAT_AFTER_S = 60.0
 """A wait for the same reason is told again after so many seconds."""
 FRAMES_PER_S = 4
 _GROUPS_FROM = 10  # logs: fewer verdicts still stand on the screen
@@ -148,8 +148,9 @@ class PlainLines:
     def _progress(self) -> str:
         board = self._board
         parts = [f"{len(board.verdicts)} of {_count(board.logs, 'log')} done, {_count(board.sent, 'row')} sent"]
-        if board.rate:
-            parts.append(f"{board.rate:.0f} rows/s")
+        rate = board.rate()
+        if rate >= 1:
+            parts.append(f"{rate:.0f} rows/s")
         parts += [f"{log.run} at {log.rows} of {log.of}" for log in list(board.active.values())[:3]]
         parts += [f"next attempt in {span(wait.until - self._now())}" for wait in board.waits[-1:]]
         if board.closed_for:

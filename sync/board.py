@@ -152,9 +152,9 @@ class Board:
             while len(samples) > 2 and now - samples[1][0] >= RATE_WINDOW_S:
                 samples.popleft()
 
-    @property
     def rate(self) -> float:
         """Rows per second of late."""
+        self._sample(self.now())
         at, rows = self._samples[0]
         return max(0.0, (self.sent - rows) / max(self.now() - at, 1.0))
 
