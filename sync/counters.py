@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .errors import Interrupted, SyncError
 from .report import Event, Paused, Reporter, Retrying
@@ -30,6 +31,17 @@ class Traffic:
     """Seconds that requests had to wait after failures, added up."""
     limit_wait: float = 0.0
     """Seconds for which rate limits closed a lane, added up."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The totals as a JSON object; bytes and seconds by their unit."""
+        return {
+            "answers": {kind: self.answers[kind] for kind in CLASSES},
+            "sent_bytes": self.sent,
+            "received_bytes": self.received,
+            "retries": self.retries,
+            "retry_wait_seconds": self.retry_wait,
+            "limit_wait_seconds": self.limit_wait,
+        }
 
 
 class Counters:

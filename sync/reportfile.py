@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -24,7 +23,7 @@ class ReportFile:
 
     The object: `type` ("report"), `version`, `runferry` (version), `server`, `settings`, `paths`, `began` and `ended` (epoch
     seconds; no end: it still runs, or was killed), `exit_code`, `error` (null where there is none), `planned`, `counts` (verdict -> logs), `runs` (each
-    as the `run_done` event has it, missing lists in full), and `requests` (see `docs/sync.md`).
+    as the `run_done` event has it, missing lists in full), and `requests` (`Traffic.as_json`).
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class ReportFile:
             "planned": {"runs": self._planned.runs, "logs": self._planned.logs},
             "counts": counts,
             "runs": [_without_type(run.as_json()) for run in self._runs.values()],
-            "requests": dataclasses.asdict(self._counters.read()),
+            "requests": self._counters.read().as_json(),
         }
 
 

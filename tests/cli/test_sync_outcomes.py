@@ -1,0 +1,228 @@
+"""How a sync ends, as scripts see it: exit codes, and the files that were asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import logs
+from support.openmetrics import parse
+from support.server import Server, serve
+
+CLI = [sys.executable, "-m", "runferry.cli"]
+DOWN = "http://127.0.0.1:9"
+NOT_FOUND = {"action": "status", "path": "/file_stream", "status": 404}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path, server: Server) -> Path:
+    server.set_faults([])
+    (tmp_path / "wandb").mkdir()
+    return tmp_path / "wandb"
+
+
+def surroundings(server: Server, **changes: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
+    wanted = {"RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url, **changes}
+    return {**kept, **{name: value for name, value in wanted.items() if value}}
+
+
+def sync(server: Server, *arguments: Any, **changes: str) -> subprocess.CompletedProcess[str]:
+    """`runferry sync` as a user runs it."""
+    command = [*CLI, "sync", *map(str, arguments)]
+    environ = surroundings(server, **changes)
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60, check=False)
+
+
+def lock(log: Path) -> None:
+    """Hold a log as this process would."""
+    holder = {"host": socket.gethostname(), "pid": 0, "heartbeat": time.time(), "token": "t"}
+    log.with_name(log.name + ".lock").write_text(json.dumps(holder))
+
+
+def test_all_done_is_0(folder: Path, server: Server) -> None:
+    """Synced, live, and skipped because it is nothing new: all of it is done; so is an empty folder."""
+    logs.simple_run(folder, run_id="o1")
+    logs.simple_run(folder, run_id="o2", exit_code=None)
+
+    assert [sync(server, folder).returncode for _ in range(2)] == [0, 0]
+    (folder / "empty").mkdir()
+    assert sync(server, folder / "empty").returncode == 0
+
+
+def test_a_partial_or_failed_log_is_1(folder: Path, server: Server) -> None:
+    """Also beside others that are done, and whatever the order."""
+    logs.simple_run(folder, run_id="p1")
+    (folder / "run-dead.wandb").touch()
+
+    assert sync(server, folder).returncode == 1
+    torn = logs.simple_run(folder, run_id="p2")
+    torn.write_bytes(torn.read_bytes()[:-3])
+    done = sync(server, torn)
+    assert (done.returncode, done.stdout.split()[0]) == (1, "partial")
+
+
+def test_a_key_that_nobody_knows_is_2(folder: Path, server: Server) -> None:
+    """No key, a wrong key, a wrong path, and a wrong option: a script sees that trying again is of no use."""
+    log = logs.simple_run(folder, run_id="k1")
+
+    assert sync(server, log, RUNFERRY_API_KEY="", NETRC=str(folder / "none")).returncode == 2
+    assert sync(server, log, RUNFERRY_API_KEY="z" * 40).returncode == 2
+    assert sync(server, folder / "nothing").returncode == 2
+    assert sync(server, "--no-such-option").returncode == 2
+    assert sync(server, log, "--report", folder / "none" / "r.json").returncode == 2
+
+
+def test_what_time_may_mend_is_75(folder: Path, server: Server) -> None:
+    """A server that is down, and a log that another sync holds, alone or together with logs that are done."""
+    log = logs.simple_run(folder, run_id="t1")
+    assert sync(server, log, "--retry-for", "0", RUNFERRY_BASE_URL=DOWN).returncode == 75
+    lock(log)
+    done = sync(server, log)
+    assert (done.returncode, done.stdout.split()[0]) == (75, "skipped")
+    logs.simple_run(folder, run_id="t2")
+
+    done = sync(server, folder)
+
+    assert (done.returncode, {line.split()[0] for line in done.stdout.splitlines()}) == (75, {"skipped", "synced"})
+
+
+def test_a_failure_outweighs_what_time_may_mend(folder: Path, server: Server) -> None:
+    """One log is locked and one is no log: 1, for somebody has to look."""
+    lock(logs.simple_run(folder, run_id="m1"))
+    (folder / "run-dead.wandb").touch()
+
+    assert sync(server, folder).returncode == 1
+
+
+def test_an_unknown_key_outweighs_a_failure(folder: Path, server: Server) -> None:
+    """A log that is broken says nothing of the others while the key is wrong: 2."""
+    logs.simple_run(folder, run_id="w1")
+    (folder / "run-dead.wandb").touch()
+
+    assert sync(server, folder, RUNFERRY_API_KEY="z" * 40).returncode == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("mode", ["once", "watch"])
+def test_interrupted_is_130(folder: Path, server: Server, number: signal.Signals, mode: str) -> None:
+    """Ctrl-C and a scheduler's SIGTERM end a wait at once and in good order; the report says what was left."""
+    log = logs.simple_run(folder, run_id=f"i{mode}{number.value}")
+    fault = {"action": "status", "path": "/file_stream", "status": 429, "headers": {"Retry-After": "50"}}
+    server.set_faults([fault])
+    report, metrics = folder / "report.json", folder / "metrics.prom"
+    command = [*CLI, "sync", str(log), "--report", str(report), "--metrics-file", str(metrics)]
+    command += ["--watch"] if mode == "watch" else []
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=surroundings(server), **pipes) as child:
+        assert any("429" in line for line in child.stderr)
+        child.send_signal(number)
+        out, _ = child.communicate(timeout=30)
+
+    assert child.returncode == 130
+    assert "interrupted" in out
+    assert not log.with_name(log.name + ".lock").exists()
+    told = json.loads(report.read_text())
+    assert (told["exit_code"], [run["verdict"] for run in told["runs"]]) == (130, ["partial"])
+    assert parse(metrics.read_text())["runferry_sync_exit_code"] == {(): 130}
+
+
+def test_the_report_holds_everything_but_secrets(folder: Path, server: Server) -> None:
+    """Settings, server, times, each verdict with what is missing in full, and numbers; the key is nowhere in it."""
+    log = logs.simple_run(folder, run_id="r1", rows=7)
+    names = [f"gone-{number}.txt" for number in range(9)]
+    logs.make_log(log, logs.files_record(*names), append=True)
+    report = folder / "report.json"
+    report.write_text("what was there before")
+    server.forget_requests()
+
+    done = sync(server, folder, "--report", report, "--job-type", "train")
+
+    told = json.loads(report.read_text())
+    assert done.returncode == told["exit_code"] == 1
+    assert server.key not in report.read_text()
+    assert (told["server"], told["settings"]["job_type"], told["error"]) == (server.url, "train", None)
+    assert told["counts"] == {"partial": 1}
+    assert told["began"] <= told["ended"] <= time.time()
+    run = told["runs"][0]
+    assert [line.split(":")[0] for line in run["missing"]] == names
+    assert (run["rows"], run["rows_sent"], run["url"]) == (7, 7, f"{server.url}/local/proj/runs/r1")
+    assert told["requests"]["answers"]["2xx"] == len(server.requests())
+
+
+def test_a_report_is_written_whatever_happens(folder: Path, server: Server) -> None:
+    """Without a key nothing is sent, and the report says so."""
+    log = logs.simple_run(folder, run_id="n1")
+    report = folder / "report.json"
+
+    sync(server, log, "--report", report, RUNFERRY_API_KEY="", NETRC=str(folder / "none"))
+
+    told = json.loads(report.read_text())
+    assert (told["exit_code"], told["runs"]) == (2, [])
+    assert "RUNFERRY_API_KEY" in told["error"]
+
+
+def test_a_closed_pipe_takes_nothing_from_the_report(folder: Path, server: Server) -> None:
+    """`runferry sync | head -0`: whoever looks goes away, and the runs are synced and reported all the same."""
+    for number in range(3):
+        logs.simple_run(folder, run_id=f"h{number}")
+    report = folder / "report.json"
+    command = [*CLI, "sync", "--json", str(folder), "--report", str(report)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=surroundings(server), **pipes) as child:
+        child.stdout.close()
+        child.stderr.read()
+        child.wait(30)
+
+    assert json.loads(report.read_text())["counts"] == {"synced": 3}
+
+
+def test_the_page_of_a_run_is_told(folder: Path, server: Server) -> None:
+    """In the verdict line, and as `url` of `run_done`; `WANDB_APP_URL` says where pages are."""
+    log = logs.simple_run(folder, run_id="u1")
+
+    assert f"{server.url}/local/proj/runs/u1" in sync(server, log).stdout
+    done = sync(server, log, "--json", WANDB_APP_URL="https://app.test/")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["url"] for event in events if event["type"] == "run_done"] == ["https://app.test/local/proj/runs/u1"]
+
+
+def test_a_dry_run_tells_what_is_there_and_what_is_not(folder: Path, server: Server) -> None:
+    """As an event of its own, with the cursor's part taken off, for each log; nothing is asked of the server."""
+    log = logs.simple_run(folder, run_id="d1", rows=5, exit_code=None)
+    assert sync(server, log).returncode == 0
+    size = log.stat().st_size
+    (log.parent / "files" / "model.bin").write_bytes(b"x" * 1000)
+    logs.make_log(log, logs.row(5), logs.row(6), logs.files_record("model.bin"), append=True)
+    server.forget_requests()
+
+    done = sync(server, log, "--dry-run", "--json")
+
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    found = next(event for event in events if event["type"] == "would_send")
+    assert {name: found[name] for name in ("run", "target", "server", "rows", "new_rows", "files", "file_bytes")} == {
+        "run": "d1",
+        "target": "/proj/d1",
+        "server": server.url,
+        "rows": 7,
+        "new_rows": 2,
+        "files": 1,
+        "file_bytes": 1000,
+    }
+    assert (found["log_bytes"], found["new_bytes"]) == (log.stat().st_size, log.stat().st_size - size)
+    assert server.requests() == []
