@@ -24,20 +24,24 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from .artifacts import Artifacts
+from .contents import Contents
 from .drain import Drain
-from .errors import BadRequestError, TooLargeError
+from .errors import BadRequestError, NotFoundError, TooLargeError
 from .filestream import decode, gunzip
 from .gql_execute import Request as GraphQLRequest
 from .gql_execute import failure
 from .gql_syntax import GraphQLError
+from .history import Histories
 from .keys import ApiKeys, UploadSigner
 from .limits import Quota, RateLimiter
 from .operations import Operations
-from .readapi import ReadApi, json_response
+from .readapi import ReadApi, download, json_response
 from .requestlog import entry_of
 from .runs import RunPath
 from .settings import ServeSettings
-from .store import RunNotFoundError, Store
+from .storage import Storage
+from .store import Store
 
 MAX_BODY = 64 << 20  # bytes as sent; clients stay below 12 MB unless told otherwise
 MAX_UNPACKED = 256 << 20
@@ -77,7 +81,9 @@ class Backend:
         self._keys = keys
         self._clocks = clocks
         self._signer = UploadSigner(store.secret)
-        self._operations = Operations(store, settings, self._signer, clocks.wall)
+        artifacts, contents = Artifacts(store, clocks.wall), Contents(store)
+        self._storage = Storage(store, artifacts, contents)
+        self._operations = Operations(store, artifacts, contents, Histories(store), settings, self._signer, clocks.wall)
         self._limiter = None
         if settings.limit is not None:
             self._limiter = RateLimiter(settings.limit, settings.window_s, clocks.steady)
@@ -92,7 +98,8 @@ class Backend:
         return [
             Route("/graphql", self._with_key(self._graphql), methods=["POST"]),
             Route("/files/{entity}/{project}/{run}/file_stream", self._with_key(self._file_stream), methods=["POST"]),
-            Route("/storage/{run}/{token}", self._upload, methods=["PUT"]),
+            Route("/storage/{place}/{token}", self._upload, methods=["PUT"]),
+            Route("/storage/{place}/{token}", self._download, methods=["GET"]),
             *(Route(r.path, self._for_readers(r.endpoint), methods=["GET"]) for r in (*pages, *assets, *reads)),
         ]
 
@@ -173,12 +180,7 @@ class Backend:
     async def _upload(self, request: Request) -> Response:
         entry = entry_of(request.scope)
         entry.operation = "Upload"
-        run_key, token = request.path_params["run"], request.path_params["token"]
-        query = request.query_params
-        signature = (query.get("expires", ""), query.get("signature", ""))
-        name = self._signer.check(run_key, token, *signature, self._clocks.wall())
-        if name is None:
-            raise HTTPException(403, "the upload address is not valid or no longer valid; ask for a new one")
+        place, name = self._signed(request)
         entry.details = {"file": name}
         upload = await self._in_writer(self._store.blobs.upload)
         try:
@@ -191,11 +193,30 @@ class Backend:
                     await self._in_writer(upload.write, pending)
                     pending = bytearray()
             await self._in_writer(upload.write, pending)
-            file = await self._in_writer(self._store.put_file, int(run_key), name, upload)
+            sent_md5 = request.headers.get("content-md5")
+            md5 = await self._in_writer(self._storage.put, place, name, upload, sent_md5)
         finally:
             await self._in_writer(upload.discard)
-        entry.details["md5"] = file.md5
-        return Response(status_code=200, headers={"ETag": f'"{file.md5}"'})
+        entry.details["md5"] = md5
+        return Response(status_code=200, headers={"ETag": f'"{md5}"'})
+
+    async def _download(self, request: Request) -> Response:
+        entry_of(request.scope).operation = "Download"
+        place, name = self._signed(request)
+        path = await run_in_threadpool(self._storage.get, place)
+        if path is None:
+            raise HTTPException(404, "there is nothing to fetch at this address")
+        return download(path, name)
+
+    def _signed(self, request: Request) -> tuple[str, str]:
+        """Place and file name of a signed address."""
+        place, token = request.path_params["place"], request.path_params["token"]
+        query = request.query_params
+        signature = (query.get("expires", ""), query.get("signature", ""))
+        name = self._signer.check(place, token, *signature, self._clocks.wall())
+        if name is None:
+            raise HTTPException(403, "the signed address is not valid or no longer valid; ask for a new one")
+        return place, name
 
     async def _in_writer(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         call = partial(function, *arguments, **named)
@@ -245,7 +266,7 @@ def create_app(store: Store, settings: ServeSettings, keys: ApiKeys | None, cloc
     backend = Backend(store, settings, keys, clocks or Clocks())
     handlers: dict[Any, Any] = {
         HTTPException: _http_error,
-        RunNotFoundError: _answer(404),
+        NotFoundError: _answer(404),
         BadRequestError: _answer(400),
         TooLargeError: _answer(413),
         ClientDisconnect: _gone,

@@ -38,6 +38,11 @@ class Upload:
         self._md5.update(chunk)
         self.size += len(chunk)
 
+    @property
+    def md5(self) -> str:
+        """Hex MD5 of what was written so far."""
+        return self._md5.hexdigest()
+
     def finish(self) -> Blob:
         """Makes the bytes durable; the caller then gives them their place with `BlobFolder.keep`."""
         os.fsync(self._file.fileno())

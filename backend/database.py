@@ -7,9 +7,10 @@ the table's tree, a line number written again replaces its line, and a range of 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 LINE_BITS = 40
 MAX_LINE = (1 << LINE_BITS) - 1
 
@@ -51,10 +52,83 @@ CREATE TABLE alerts (
 CREATE INDEX alerts_run ON alerts (run);
 """
 
+SINCE_2 = """
+CREATE TABLE deleted_runs (
+    entity TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, deleted_at REAL NOT NULL,
+    PRIMARY KEY (entity, project, name)
+) WITHOUT ROWID;
+CREATE TABLE collections (
+    id INTEGER PRIMARY KEY,
+    entity TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    UNIQUE (entity, project, name)
+);
+CREATE TABLE artifacts (
+    id INTEGER PRIMARY KEY, collection INTEGER NOT NULL,
+    digest TEXT NOT NULL, state TEXT NOT NULL,  -- PENDING or COMMITTED
+    version INTEGER,                            -- since the commit
+    description TEXT, metadata TEXT, distributed_id TEXT, ttl_s INTEGER, history_step INTEGER,
+    wanted_aliases TEXT NOT NULL, tags TEXT NOT NULL,  -- JSON lists; the aliases are given at the commit
+    created_by INTEGER,                         -- run
+    file_count INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL DEFAULT 0,  -- since the commit; references count, too
+    created_at REAL NOT NULL, updated_at REAL NOT NULL,
+    UNIQUE (collection, version)
+);
+CREATE INDEX artifacts_digest ON artifacts (collection, digest);
+CREATE TABLE artifact_clients (client_id TEXT PRIMARY KEY, artifact INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE artifact_aliases (
+    collection INTEGER NOT NULL, alias TEXT NOT NULL, artifact INTEGER NOT NULL,
+    PRIMARY KEY (collection, alias)
+) WITHOUT ROWID;
+CREATE TABLE artifact_runs (
+    run INTEGER NOT NULL, artifact INTEGER NOT NULL, role TEXT NOT NULL,  -- 'output' or 'input'
+    PRIMARY KEY (run, role, artifact)
+) WITHOUT ROWID;
+CREATE INDEX artifact_runs_artifact ON artifact_runs (artifact);
+CREATE TABLE manifests (
+    id INTEGER PRIMARY KEY, artifact INTEGER NOT NULL, name TEXT NOT NULL, run INTEGER,
+    kind TEXT NOT NULL, digest TEXT NOT NULL,   -- FULL, INCREMENTAL or PATCH; base64 MD5, '' until it is known
+    base INTEGER, blob TEXT, size INTEGER
+);
+CREATE INDEX manifests_artifact ON manifests (artifact);
+CREATE INDEX manifests_blob ON manifests (blob);
+CREATE TABLE contents (                         -- files that clients upload for an artifact
+    artifact INTEGER NOT NULL, name TEXT NOT NULL,
+    md5 TEXT NOT NULL, mimetype TEXT,           -- base64, as announced
+    blob TEXT, size INTEGER,                    -- null until it came
+    PRIMARY KEY (artifact, name)
+) WITHOUT ROWID;
+CREATE INDEX contents_md5 ON contents (md5);
+CREATE INDEX contents_blob ON contents (blob);
+CREATE TABLE multiparts (id TEXT PRIMARY KEY, artifact INTEGER NOT NULL, name TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE parts (
+    multipart TEXT NOT NULL, number INTEGER NOT NULL, md5 TEXT NOT NULL,  -- hex, as announced
+    blob TEXT, size INTEGER,
+    PRIMARY KEY (multipart, number)
+) WITHOUT ROWID;
+CREATE INDEX parts_blob ON parts (blob);
+CREATE TABLE entries (                          -- the manifests of committed artifacts
+    artifact INTEGER NOT NULL, path TEXT NOT NULL, digest TEXT NOT NULL, size INTEGER NOT NULL,
+    ref TEXT, birth INTEGER, blob TEXT, extra TEXT NOT NULL,
+    PRIMARY KEY (artifact, path)
+) WITHOUT ROWID;
+CREATE INDEX entries_blob ON entries (blob);
+"""
+"""What the second version of the schema added: artifacts, and the names of deleted runs."""
+
 
 def line_key(stream: int, line: int) -> int:
     """The key of one line in table `lines`."""
     return (stream << LINE_BITS) | line
+
+
+def insert(db: sqlite3.Connection, table: str, values: Mapping[str, object]) -> int:
+    """Adds a row; its key. Names of table and columns are the program's own, never a client's."""
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    statement = f"INSERT INTO {table} ({names}) VALUES ({marks})"  # noqa: S608 - see above
+    key = db.execute(statement, tuple(values.values())).lastrowid
+    assert key is not None  # noqa: S101 - for the type checker
+    return key
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -71,7 +145,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Opens the file for writing and makes its tables when it is new.
+    """Opens the file for writing; makes its tables when it is new, and those that an older version lacked.
 
     Raises:
         ValueError: the file was written by a newer version.
@@ -79,8 +153,9 @@ def open_database(path: Path) -> sqlite3.Connection:
     db = connect(path)
     try:
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+        missing = {0: SCHEMA + SINCE_2, 1: SINCE_2}.get(version)
+        if missing is not None:
+            db.executescript(f"BEGIN IMMEDIATE; {missing} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
         elif version != SCHEMA_VERSION:
             raise ValueError(f"{path} has schema {version}, this version reads {SCHEMA_VERSION}; use a newer runferry")
     except BaseException:

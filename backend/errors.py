@@ -7,5 +7,9 @@ class BadRequestError(ValueError):
     """The request is not what the protocol has; sending it again will not help (HTTP 400)."""
 
 
+class NotFoundError(LookupError):
+    """What the request is about is not on this server (HTTP 404)."""
+
+
 class TooLargeError(ValueError):
     """A body is above its cap (HTTP 413)."""

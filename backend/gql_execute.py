@@ -13,6 +13,11 @@ from .gql_syntax import MAX_DEPTH, Document, Field, GraphQLError, Operation, Sel
 
 MAX_SELECTIONS = 1_000_000  # fields and fragments looked at in one request: fragments of fragments multiply
 
+
+class Json(dict[str, Any]):
+    """An object that GraphQL knows as one JSON value, without fields to select."""
+
+
 Resolver: TypeAlias = Callable[[dict[str, Any]], Any]
 Result: TypeAlias = dict[str, Any]
 
@@ -104,8 +109,15 @@ class Request:
             if value is not None and field.selections:
                 raise GraphQLError(f"field {field.name} has no fields of its own")
             return value
+        if isinstance(value, Json) and not field.selections:
+            return value
+        if not field.selections:
+            raise GraphQLError(f"field {field.name} is an object; select its fields")
         answer: Result = {}
         for selected in self._fields(field.selections, frozenset()):
+            if selected.name == "__typename":
+                answer[selected.alias] = value.get("__typename", field.name[:1].upper() + field.name[1:])
+                continue
             if selected.name not in value:
                 raise GraphQLError(f"not supported by this backend: {field.name}.{selected.name}")
             item = value[selected.name]

@@ -70,23 +70,23 @@ def _checked(lines: Iterable[str], source: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class UploadSigner:
-    """Upload addresses that carry their own permission: for one file of one run, for a day."""
+    """Addresses that carry their own permission: to send or fetch one file of one place, for a day."""
 
     secret: bytes = field(repr=False)
 
-    def sign(self, run_key: int, name: str, now: float) -> str:
-        """The path and query of an upload URL."""
+    def sign(self, place: str, name: str, now: float) -> str:
+        """The path and query of an address; `place` holds no slash."""
         expires = int(now) + UPLOAD_TTL_S
         token = base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
-        return f"/storage/{run_key}/{token}?expires={expires}&signature={self._signature(run_key, token, expires)}"
+        return f"/storage/{place}/{token}?expires={expires}&signature={self._signature(place, token, expires)}"
 
-    def check(self, run_key: str, token: str, expires: str, signature: str, now: float) -> str | None:
+    def check(self, place: str, token: str, expires: str, signature: str, now: float) -> str | None:
         """The file name of a valid address, None for any other."""
         if not (expires.isascii() and expires.isdigit()) or len(expires) > 12 or int(expires) < now:
             return None
-        if not hmac.compare_digest(signature.encode(), self._signature(run_key, token, int(expires)).encode()):
+        if not hmac.compare_digest(signature.encode(), self._signature(place, token, int(expires)).encode()):
             return None
         return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
 
-    def _signature(self, run_key: int | str, token: str, expires: int) -> str:
-        return hmac.new(self.secret, f"{run_key}/{token}/{expires}".encode(), hashlib.sha256).hexdigest()
+    def _signature(self, place: str, token: str, expires: int) -> str:
+        return hmac.new(self.secret, f"{place}/{token}/{expires}".encode(), hashlib.sha256).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -32,6 +33,17 @@ def json_response(content: Any, status: int = 200, *, strict: bool = False) -> R
         content = _strict(content)
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode("utf-8", "backslashreplace"), status, HEADERS, "application/json")
+
+
+def download(path: Path, name: str) -> Response:
+    """A stored file, to be saved and never shown, whatever its name says."""
+    return FileResponse(
+        path,
+        media_type="application/octet-stream",
+        headers=HEADERS,
+        filename=name.rpartition("/")[2] or "file",
+        content_disposition_type="attachment",
+    )
 
 
 class ReadApi:
@@ -110,13 +122,7 @@ class ReadApi:
         files = await run_in_threadpool(self._store.files, run)
         for file in files:
             if file.name == request.path_params["name"] and file.blob is not None:
-                return FileResponse(
-                    self._store.blobs.path(file.blob),
-                    media_type="application/octet-stream",
-                    headers=HEADERS,
-                    filename=file.name.rpartition("/")[2] or "file",
-                    content_disposition_type="attachment",
-                )
+                return download(self._store.blobs.path(file.blob), file.name)
         raise HTTPException(404, "the run has no such file")
 
     def _find(self, request: Request) -> Run:

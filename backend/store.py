@@ -12,13 +12,14 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from .blobs import BlobFolder, Upload
-from .database import connect, line_key, open_database
+from .database import connect, insert, line_key, open_database
+from .errors import NotFoundError
 from .filestream import HISTORY, SUMMARY, Chunk, StreamUpdate
 from .runs import Extent, Run, RunFields, RunPath
 from .series import step_of
@@ -27,9 +28,13 @@ DATABASE_NAME = "runferry.sqlite3"
 # What a reader takes at a time; a single line may have megabytes.
 PAGE_LINES = 5_000
 PAGE_CHARS = 8 << 20
+_REFERENCES = [
+    f"SELECT 1 FROM {table} WHERE blob = ?"  # noqa: S608 - names are ours
+    for table in ("files", "contents", "entries", "manifests", "parts")
+]
 
 
-class RunNotFoundError(LookupError):
+class RunNotFoundError(NotFoundError):
     """No such run on this server."""
 
 
@@ -42,6 +47,7 @@ class StoredFile:
     size: int | None
     md5: str | None
     uploaded: bool
+    updated_at: float  # seconds since the epoch
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class Store:
     def upsert_run(self, path: RunPath, fields: RunFields) -> tuple[Run, bool]:
         """Makes the run or changes the given fields; returns it, and whether it is new."""
         now = self._clock()
-        with self._write() as db:
+        with self.writing() as db:
             columns = fields.columns()
             key = _find(db, path)
             inserted = key is None
@@ -101,9 +107,7 @@ class Store:
                     "heartbeat_at": now,
                     **columns,
                 }
-                names, marks = ", ".join(values), ", ".join("?" * len(values))
-                statement = f"INSERT INTO runs ({names}) VALUES ({marks})"  # noqa: S608 - names are ours
-                key = db.execute(statement, tuple(values.values())).lastrowid
+                key = insert(db, "runs", values)
             else:
                 _update_run(db, key, {**columns, "updated_at": now, "heartbeat_at": now})
             return _load(db, "id = ?", (key,))[0], inserted
@@ -114,21 +118,27 @@ class Store:
         Raises:
             RunNotFoundError: there is none.
         """
-        with self._read() as db:
+        with self.reading() as db:
             found = _load(db, "entity = ? AND project = ? AND name = ?", (path.entity, path.project, path.name))
         if not found:
             raise RunNotFoundError(f"run {path.entity}/{path.project}/{path.name} is not on this server")
         return found[0]
 
+    def run_of_key(self, key: int) -> Run | None:
+        """The run of that key, None where it is gone."""
+        with self.reading() as db:
+            found = _load(db, "id = ?", (key,))
+        return found[0] if found else None
+
     def runs(self) -> list[Run]:
         """All runs, newest first."""
-        with self._read() as db:
+        with self.reading() as db:
             return _load(db, "1 ORDER BY created_at DESC, id DESC", ())
 
     def rewind(self, path: RunPath, step: float) -> Run:
         """Drops the history rows after `_step == step`, as if they had never been logged."""
-        with self._write() as db:
-            key = _require(db, path)
+        with self.writing() as db:
+            key = require_run(db, path)
             stream = db.execute("SELECT id FROM streams WHERE run = ? AND name = ?", (key, HISTORY)).fetchone()
             if stream is not None:
                 first, last = line_key(stream["id"], 0), line_key(stream["id"] + 1, 0) - 1
@@ -168,8 +178,8 @@ class Store:
             changes["state"] = "running"
         if update.files or update.complete or update.preempting:
             changes["updated_at"] = now
-        with self._write() as db:
-            key = _require(db, path)
+        with self.writing() as db:
+            key = require_run(db, path)
             if changes.get("state") == "running":
                 lives = db.execute("SELECT state FROM runs WHERE id = ?", (key,)).fetchone()["state"]
                 if lives == "preempting":
@@ -183,18 +193,14 @@ class Store:
                 else:
                     _write_lines(db, key, name, chunk)
             _update_run(db, key, changes)
-            db.executemany(
-                "INSERT INTO files (run, name, uploaded, updated_at) VALUES (?, ?, 1, ?)"
-                " ON CONFLICT DO UPDATE SET uploaded = 1",
-                [(key, name, now) for name in update.uploaded],
-            )
+            _mark_uploaded(db, key, update.uploaded, now)
 
     def lines(self, run: Run, stream: str, start: int = 0, stop: int | None = None) -> list[tuple[int, str]]:
         """The first lines of `[start, stop)` as (line number, text), up to a page; holes are left out.
 
         A page that ends before `stop` is never empty: the next one begins behind its last line.
         """
-        with self._read() as db:
+        with self.reading() as db:
             found = db.execute(
                 "SELECT id, length FROM streams WHERE run = ? AND name = ?", (run.key, stream)
             ).fetchone()
@@ -232,7 +238,8 @@ class Store:
             RunNotFoundError: the run is gone.
         """
         blob = upload.finish()
-        with self._write() as db:
+        now = self._clock()
+        with self.writing() as db:
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (run_key,)).fetchone() is None:
                 raise RunNotFoundError("the run of this upload is not on this server")
             earlier = db.execute("SELECT blob FROM files WHERE run = ? AND name = ?", (run_key, name)).fetchone()
@@ -241,30 +248,37 @@ class Store:
                 "INSERT INTO files (run, name, blob, size, md5, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET blob = excluded.blob, size = excluded.size, md5 = excluded.md5,"
                 " updated_at = excluded.updated_at",
-                (run_key, name, blob.digest, blob.size, blob.md5, self._clock()),
+                (run_key, name, blob.digest, blob.size, blob.md5, now),
             )
             db.execute("COMMIT")
             if earlier is not None and earlier["blob"] not in (None, blob.digest):
-                used = db.execute("SELECT 1 FROM files WHERE blob = ?", (earlier["blob"],)).fetchone()
-                if used is None:
-                    self.blobs.remove(earlier["blob"])
-        return StoredFile(name, blob.digest, blob.size, blob.md5, uploaded=False)
+                self.forget_blobs(db, [earlier["blob"]])
+        return StoredFile(name, blob.digest, blob.size, blob.md5, uploaded=False, updated_at=now)
+
+    def mark_uploaded(self, path: RunPath, names: Iterable[str]) -> None:
+        """Keeps that the client says so of these files, as it may in a file stream request.
+
+        Raises:
+            RunNotFoundError: there is no such run.
+        """
+        with self.writing() as db:
+            _mark_uploaded(db, require_run(db, path), names, self._clock())
 
     def files(self, run: Run) -> list[StoredFile]:
         """The files of a run by name, those that were announced and never came included."""
-        with self._read() as db:
+        with self.reading() as db:
             rows = db.execute(
-                "SELECT name, blob, size, md5, uploaded FROM files WHERE run = ? ORDER BY name", (run.key,)
+                "SELECT name, blob, size, md5, uploaded, updated_at FROM files WHERE run = ? ORDER BY name", (run.key,)
             )
-            return [StoredFile(row[0], row[1], row[2], row[3], bool(row[4])) for row in rows]
+            return [StoredFile(row[0], row[1], row[2], row[3], bool(row[4]), row[5]) for row in rows]
 
     # ---- alerts
 
     def add_alert(self, path: RunPath, title: str, text: str, severity: str, wait_s: float) -> None:
         """Keeps an alert, unless the very same one came within the last `wait_s` seconds (a client that sent it again)."""
         now = self._clock()
-        with self._write() as db:
-            key = _require(db, path)
+        with self.writing() as db:
+            key = require_run(db, path)
             same = db.execute(
                 "SELECT 1 FROM alerts WHERE run = ? AND title = ? AND text = ? AND severity = ? AND created_at > ?",
                 (key, title, text, severity, now - wait_s),
@@ -277,17 +291,23 @@ class Store:
 
     def alerts(self, run: Run) -> list[Alert]:
         """The alerts of a run, oldest first."""
-        with self._read() as db:
+        with self.reading() as db:
             rows = db.execute(
                 "SELECT title, text, severity, created_at FROM alerts WHERE run = ? ORDER BY id", (run.key,)
             )
             return [Alert(*row) for row in rows]
 
+    def forget_blobs(self, db: sqlite3.Connection, digests: Iterable[str]) -> None:
+        """Deletes those of these contents that nothing refers to any more; to be called after the commit."""
+        for digest in set(digests):
+            if not any(db.execute(statement, (digest,)).fetchone() for statement in _REFERENCES):
+                self.blobs.remove(digest)
+
     # ---- connections
 
     @contextlib.contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction of the one writer; rolled back when the block raises."""
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction of the one writer, durable when the block ends; rolled back when it raises."""
         with self._lock:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -300,14 +320,15 @@ class Store:
                 raise
 
     @contextlib.contextmanager
-    def _read(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection whose statements see one state of everything."""
         with contextlib.closing(connect(self._path)) as db:
-            db.execute("BEGIN")  # one snapshot for all statements of the block
+            db.execute("BEGIN")
             yield db
 
     def _load_secret(self) -> bytes:
         """The key that signs upload URLs; it lives as long as the data, so that URLs outlive a restart."""
-        with self._write() as db:
+        with self.writing() as db:
             db.execute("INSERT OR IGNORE INTO meta VALUES ('upload_secret', ?)", (secrets.token_bytes(32),))
             secret: bytes = db.execute("SELECT value FROM meta WHERE key = 'upload_secret'").fetchone()[0]
             return secret
@@ -320,7 +341,12 @@ def _find(db: sqlite3.Connection, path: RunPath) -> int | None:
     return None if row is None else int(row["id"])
 
 
-def _require(db: sqlite3.Connection, path: RunPath) -> int:
+def require_run(db: sqlite3.Connection, path: RunPath) -> int:
+    """The run's key.
+
+    Raises:
+        RunNotFoundError: there is none.
+    """
     key = _find(db, path)
     if key is None:
         raise RunNotFoundError(f"run {path.entity}/{path.project}/{path.name} is not on this server")
@@ -343,6 +369,13 @@ def _load(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> lis
 def _update_run(db: sqlite3.Connection, key: int | None, columns: dict[str, object]) -> None:
     assignments = ", ".join(f"{name} = ?" for name in columns)
     db.execute(f"UPDATE runs SET {assignments} WHERE id = ?", (*columns.values(), key))  # noqa: S608 - names are ours
+
+
+def _mark_uploaded(db: sqlite3.Connection, run: int, names: Iterable[str], now: float) -> None:
+    db.executemany(
+        "INSERT INTO files (run, name, uploaded, updated_at) VALUES (?, ?, 1, ?) ON CONFLICT DO UPDATE SET uploaded = 1",
+        [(run, name, now) for name in names],
+    )
 
 
 def _write_lines(db: sqlite3.Connection, run: int, name: str, chunk: Chunk) -> None:

@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import peer as tools
+from support.artifactclient import OUTPUTS
 from support.server import serve
 
 PEER = Path(__file__).resolve().parents[2] / ".venv-peer" / "bin"
@@ -109,6 +111,56 @@ def test_a_resumed_run(tmp_path, folder):
     assert [entry["status"] for entry in asked] == [200] * len(asked)
     assert asked
     assert [(row["_step"], row["x"]) for row in history] == [(n, n if n < 5 else 95 + n) for n in range(10)]
+
+
+def test_artifacts(tmp_path):
+    """The peer's artifacts, with files, folders, references, aliases, equal contents, are committed whole; again: none twice."""
+    logs = []
+    for kind in ("artifacts", "references"):
+        (tmp_path / kind).mkdir()
+        logs += tools.make(kind, tmp_path / kind).logs
+    with serve(tmp_path / "server") as server:
+        tools.sync(logs, server.url, server.key, tmp_path)
+        first = artifacts(server)
+        sent = len(server.requests("Upload"))
+        for log in logs:
+            log.with_name(log.name + ".synced").unlink()
+        tools.sync(logs, server.url, server.key, tmp_path)
+        statuses = {entry["status"] for entry in server.requests()}
+        uploads = [entry["path"] for entry in server.requests("Upload")[sent:]]
+
+        assert artifacts(server) == first
+    assert statuses == {200}
+    assert not [path for path in uploads if not path.startswith("/storage/r")]
+    assert {(one["artifactSequence"]["name"], one["versionIndex"], one["state"]) for one in first} == {
+        (name, version, "COMMITTED")
+        for name, version in [
+            ("net", 0),
+            ("net", 1),
+            ("empty", 0),
+            ("bypath", 0),
+            ("byfolder", 0),
+            ("run-artifacts-a.txt", 0),
+            ("amodel", 0),
+            ("refs", 0),
+            ("local", 0),
+        ]
+    }
+    net = next(one for one in first if one["artifactSequence"]["name"] == "net" and one["versionIndex"] == 0)
+    assert [alias["alias"] for alias in net["aliases"]] == ["best", "v-one"]
+    assert [edge["node"]["name"] for edge in net["files"]["edges"]][:2] == ["a.txt", "below/a.txt"]
+
+
+def artifacts(server):
+    found = []
+    for run in server.runs():
+        query = OUTPUTS.replace('"proj"', f'"{run["project"]}"')
+        answer = server.graphql(query, {"run": run["name"]})["data"]["project"]["run"]["outputArtifacts"]
+        for edge in answer["edges"]:
+            for file in edge["node"]["files"]["edges"]:
+                del file["node"]["directUrl"]  # signed anew for each reader
+            found.append(edge["node"])
+    return found
 
 
 def test_a_quota(tmp_path, folder):

@@ -125,11 +125,11 @@ def test_the_viewer(server):
     assert answer["data"]["viewer"]["entity"] == "local"
 
 
-def test_artifacts_are_refused_by_name(server):
+def test_what_is_not_supported_is_refused_by_name(server):
     """What the backend does not do is said, with its name."""
-    answer = server.graphql("mutation($i: I!) { createArtifact(input: $i) { artifact { id } } }", {"i": {}})
+    answer = server.graphql("mutation($i: I!) { linkArtifact(input: $i) { versionIndex } }", {"i": {}})
 
-    assert answer["errors"] == [{"message": "not supported by this backend: createArtifact"}]
+    assert answer["errors"] == [{"message": "not supported by this backend: linkArtifact"}]
 
 
 def test_alerts(server):

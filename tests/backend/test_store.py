@@ -6,9 +6,12 @@ import hashlib
 
 import pytest
 from runferry.backend import Store
+from runferry.backend.artifact_model import NewArtifact
+from runferry.backend.artifacts import Artifacts
+from runferry.backend.database import SCHEMA, connect
 from runferry.backend.filestream import CONSOLE, EVENTS, HISTORY, SUMMARY, Chunk, StreamUpdate
 from runferry.backend.runs import RunFields, RunPath
-from runferry.backend.store import RunNotFoundError
+from runferry.backend.store import DATABASE_NAME, RunNotFoundError
 
 PATH = RunPath("team", "proj", "r1")
 
@@ -307,6 +310,25 @@ def test_two_servers_cannot_share_a_folder(store, tmp_path):
         Store(tmp_path / "data")
 
     assert store.runs() == []
+
+
+def test_an_older_file_gets_what_it_lacks(tmp_path):
+    """A database of the first version keeps its runs and takes artifacts from then on."""
+    tmp_path.joinpath(DATABASE_NAME).touch()
+    old = connect(tmp_path / DATABASE_NAME)
+    old.executescript(f"{SCHEMA} PRAGMA user_version=1;")
+    old.execute(
+        "INSERT INTO runs (entity, project, name, display_name, created_at, updated_at, heartbeat_at)"
+        " VALUES ('team', 'proj', 'r1', 'd', 1, 1, 1)"
+    )
+    old.close()
+
+    store = Store(tmp_path)
+    artifact = Artifacts(store, lambda: 2.0).create(NewArtifact("team", "proj", "model", "net", "d1", run=PATH))
+
+    assert store.run(PATH).display_name == "d"
+    assert [one.key for one in Artifacts(store, lambda: 3.0).of_run(store.run(PATH).key, "output")] == [artifact.key]
+    store.close()
 
 
 def test_a_newer_file_is_left_alone(tmp_path):
