@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from .api import Api
 from .clock import Clock
+from .liveness import Liveness
 from .lock import Heartbeat
 from .report import Reporter
 from .settings import SyncSettings
@@ -24,6 +25,7 @@ class Context:
     uploads: Executor
     """Where files are put to the server, so many at a time for all runs together."""
     heartbeat: Heartbeat
+    liveness: Liveness
     body_bytes: int
     denied: str = ""
     """Why the server refused the key; no run can succeed then."""

@@ -112,6 +112,7 @@ def _replay_all(
         reporter=told,
         uploads=uploads,
         heartbeat=heartbeat,
+        liveness=session.liveness,
         body_bytes=min(settings.body_bytes, max(_SMALLEST_BODY, _BODIES_IN_MEMORY // jobs)),
     )
     futures: dict[Future[list[RunReport]], RunPlan] = {}

@@ -7,6 +7,7 @@ import threading
 
 from .clock import Clock, SystemClock
 from .counters import Counted, Counters
+from .liveness import Liveness
 from .pacer import Pacer, Pacers
 from .transport import HttpTransport, Transport
 
@@ -35,6 +36,7 @@ class Session:
         self._http: HttpTransport | None = None
         self.clock = clock or SystemClock(self._stop)
         self.rng = rng or random.Random()  # noqa: S311 - jitter, no secret
+        self.liveness = Liveness(self.clock)
         self.pacers = Pacers(lambda: Pacer(self.clock, self.rng))
 
     @property

@@ -16,21 +16,10 @@ from ..logformat import find_logs
 from .clock import Clock
 from .credentials import ApiKey, find_api_key
 from .engine import sync
-from .plan import LogHead, group, read_head
-from .report import (
-    NOTHING_NEW,
-    Event,
-    Finished,
-    Paused,
-    Planned,
-    Report,
-    Reporter,
-    Retrying,
-    RunReport,
-    Started,
-    Verdict,
-    silent,
-)
+from .lookout import NEVER, Lookout, WatchedLog, is_one_run
+from .news import News
+from .plan import group, read_head
+from .report import Finished, Planned, Report, Reporter, RunReport, Verdict, silent
 from .session import Session
 from .settings import SyncSettings, UsageError, find_base_url
 from .transport import Transport
@@ -40,10 +29,6 @@ INTERVAL_S = 1.0
 REST = 4
 """A round is followed by a rest of so many times the CPU time that it took: a watch takes a fifth of a core at most."""
 FIRST_RETRY_S, LAST_RETRY_S = 5.0, 60.0
-
-_NEVER = float("inf")
-Identity = tuple[int, int]
-"""Device and inode: a log that is moved stays the same log."""
 
 
 @dataclass(frozen=True)
@@ -63,90 +48,6 @@ class Watching:
             raise UsageError("interval: 0.1 to 3600 seconds")
         if self.idle is not None and not self.idle >= 0:  # NaN is not
             raise UsageError("idle: a time is negative or no number")
-
-
-@dataclass(eq=False)
-class _Log:
-    """One log: how it looked at last, and what became of it. Times are monotonic seconds."""
-
-    path: Path
-    looks: tuple[int, int]
-    """Size in bytes and time of the last change in ns, as just seen."""
-    modified: float
-    """Epoch seconds of the last change."""
-    sent: tuple[int, int] | None = None
-    """How it looked before the last pass that it was in."""
-    head: LogHead | None = None
-    report: RunReport | None = None
-    waits: bool = True
-    """Whether something is still expected of it: rows, an end, or a better moment to send."""
-    not_before: float = 0.0
-    """After a failure it rests, also when it grows."""
-    again_at: float = _NEVER
-    """It is due then though it has not grown."""
-    failures: int = 0
-
-    def is_due(self, now: float) -> bool:
-        """Whether a pass would find something to do."""
-        return (self.looks != self.sent and now >= self.not_before) or now >= self.again_at
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing happens to it any more unless it grows."""
-        return self.sent == self.looks and not self.waits
-
-
-class _News:
-    """Tells each thing once: a verdict when it changes, a wait when it begins."""
-
-    def __init__(self, told: Reporter) -> None:
-        self.tell = told
-        self.verdicts: dict[Path, RunReport] = {}
-        """Of the pass that goes on."""
-        self.doubts = False
-        """A failure is not the last word, and not told: it is going to be tried in another way."""
-        self._begun: set[str] = set()
-        self._waits: set[tuple[str, str]] = set()
-        self._last: dict[str, tuple[object, ...]] = {}
-        self._sent: dict[str, tuple[int, int]] = {}
-
-    def __call__(self, event: Event) -> None:
-        """Pass on an event of a pass, or keep it."""
-        if isinstance(event, RunReport):
-            self._verdict(event)
-        elif isinstance(event, (Retrying, Paused)):
-            wait = (event.what, event.reason)
-            if wait not in self._waits:
-                self._waits.add(wait)
-                self.tell(event)
-        elif isinstance(event, Started):
-            if event.log not in self._begun:
-                self._begun.add(event.log)
-                self.tell(event)
-        elif not isinstance(event, (Planned, Finished)):
-            self.tell(event)
-
-    def _verdict(self, report: RunReport) -> None:
-        self.verdicts[Path(report.log)] = report
-        rows, files = self._sent.get(report.log, (0, 0))
-        sent = self._sent[report.log] = (rows + report.rows_sent, files + report.files_sent)
-        # How long a server has been silent changes with every attempt, what to do does not.
-        says = (report.verdict, report.try_again) if report.try_again else (report.verdict, report.reason)
-        if not report.try_again:
-            self._waits.clear()
-        if self.doubts and report.verdict is Verdict.FAILED and not report.try_again:
-            return
-        last = self._last.get(report.log)
-        stands = last is not None and last[0] is report.verdict and report.reason == NOTHING_NEW
-        if last != says and not stands:
-            self._last[report.log] = says
-            self._begun.add(report.log)
-            self.tell(replace(report, rows_sent=sent[0], files_sent=sent[1]))
-
-    def total(self, report: RunReport) -> RunReport:
-        """A report with what all passes sent."""
-        rows, files = self._sent.get(report.log, (report.rows_sent, report.files_sent))
-        return replace(report, rows_sent=rows, files_sent=files)
 
 
 def watch(
@@ -191,7 +92,7 @@ def watch(
             [Path(path) for path in paths],
             settings,
             watching or Watching(),
-            _News(reporter or silent),
+            News(reporter or silent),
             key or find_api_key(settings.base_url),
             session,
             cpu,
@@ -208,21 +109,21 @@ class _Watch:
         paths: list[Path],
         settings: SyncSettings,
         watching: Watching,
-        news: _News,
+        news: News,
         key: ApiKey,
         session: Session,
         cpu: Callable[[], float],
     ) -> None:
-        self._paths, self._settings, self._watching = paths, settings, watching
+        self._settings, self._watching = settings, watching
         self._news, self._key, self._session, self._cpu = news, key, session, cpu
         self._clock = session.clock
-        self._logs: dict[Identity, _Log] = {}
+        self._lookout = Lookout(paths, self._clock)
         self._gone: dict[str, RunReport] = {}
         """The last reports of logs that are not there any more."""
         self._stopped = False
         """A pass was interrupted, and the session with it."""
-        self._grew_at = self._stirred_at = self._clock.monotonic()
-        """When a log last grew, and when anything last went on: growth, something sent, the writer's end."""
+        self._stirred_at = self._clock.monotonic()
+        """When anything last went on: growth, something sent, the writer's end."""
         self._told = (0, 0)
         self._orphaned = False
         for path in paths:
@@ -230,7 +131,7 @@ class _Watch:
                 find_logs(path)
             except FileNotFoundError as error:
                 raise UsageError(str(error)) from None
-        self._is_open = not all(map(_is_one_run, paths))
+        self._is_open = not all(map(is_one_run, paths))
         """Whether runs may appear that are not there yet."""
 
     def run(self) -> Report:
@@ -244,7 +145,7 @@ class _Watch:
         if interrupted and not self._stopped:
             self._last_round()
         reports = self._gone | {
-            log.report.log: self._news.total(log.report) for log in self._logs.values() if log.report is not None
+            log.report.log: self._news.total(log.report) for log in self._logs() if log.report is not None
         }
         report = Report(tuple(reports.values()), interrupted=interrupted)
         self._news.tell(Finished(report.exit_code, report.counts()))
@@ -256,56 +157,45 @@ class _Watch:
         Raises:
             KeyboardInterrupt: the user wants an end.
         """
-        began = self._cpu()
+        began, looks_at = self._cpu(), self._clock.monotonic()
         self._look()
-        due = [log for log in self._logs.values() if log.is_due(self._clock.monotonic())]
+        took = self._clock.monotonic() - looks_at
+        due = [log for log in self._logs() if log.is_due(self._clock.monotonic())]
         if due:
             self._pass(due)
         elif self._is_over():
             return True
-        if any(log.report is not None and log.report.credentials for log in self._logs.values()):
+        if any(log.report is not None and log.report.credentials for log in self._logs()):
             return True
         if not due or not self._is_over():
-            self._clock.sleep(max(self._watching.interval, REST * (self._cpu() - began)))
+            self._clock.sleep(max(self._watching.interval, REST * (self._cpu() - began), took))
         return False
 
     def _last_round(self) -> None:
         """What has grown since the last pass is sent too; whoever is in a hurry interrupts again."""
         try:
             self._look()
-            due = [log for log in self._logs.values() if log.looks != log.sent]
+            due = [log for log in self._logs() if log.looks != log.sent]
             if due:
                 self._pass(due)
         except KeyboardInterrupt:
             return
 
+    def _logs(self) -> Iterable[WatchedLog]:
+        return self._lookout.logs.values()
+
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Find the logs, and note how they look."""
-        found: dict[Identity, _Log] = {}
-        for path in self._paths:
-            try:
-                logs = find_logs(path)
-            except OSError:
-                continue
-            for path_ in logs:
-                try:
-                    status = path_.stat()
-                except OSError:
-                    continue
-                identity = (status.st_dev, status.st_ino)
-                if identity not in found:
-                    found[identity] = self._seen(identity, path_, status)
-        for identity, log in self._logs.items():
-            if identity not in found and _is_silent(log.path):
-                found[identity] = log
-            elif identity not in found and log.report is not None:
+        """Find the logs, note how they look, and see which writers are gone."""
+        for log in self._lookout.look():
+            if log.report is not None:
                 self._take_off(log, log.report)
-        self._logs = found
+        self._stirred_at = max(self._stirred_at, self._lookout.grew_at)
         self._see_writer()
+        self._see_deaths()
 
-    def _take_off(self, log: _Log, report: RunReport) -> None:
+    def _take_off(self, log: WatchedLog, report: RunReport) -> None:
         """Note the last report of a log that is not there any more."""
         if not log.is_settled:
             reason = "the log was taken away before its end was sent"
@@ -313,16 +203,16 @@ class _Watch:
             self._news(report)
         self._gone[report.log] = self._news.total(report)
 
-    def _seen(self, identity: Identity, path: Path, status: os.stat_result) -> _Log:
-        looks = (status.st_size, status.st_mtime_ns)
-        log = self._logs.get(identity)
-        if log is None or log.path != path:
-            log = _Log(path, looks, status.st_mtime)
-            self._grew_at = self._stirred_at = self._clock.monotonic()
-        elif log.looks != looks:
-            log.looks, log.modified = looks, status.st_mtime
-            self._grew_at = self._stirred_at = self._clock.monotonic()
-        return log
+    def _see_deaths(self) -> None:
+        """A log that has not grown, and whose writer is gone now, is due: its verdict changes."""
+        for log in self._logs():
+            if log.may_grow and log.looks == log.sent and not self._may_grow(log):
+                log.may_grow = False
+                log.again_at = max(log.not_before, self._clock.monotonic())
+
+    def _may_grow(self, log: WatchedLog) -> bool:
+        stale_after = self._pass_settings().stale_after
+        return self._session.liveness.is_alive(log.path, log.modified, stale_after)
 
     def _see_writer(self) -> None:
         """Once the writer is gone, logs without an end have ended."""
@@ -331,29 +221,28 @@ class _Watch:
             return
         self._orphaned = True
         self._stirred_at = self._clock.monotonic()
-        for log in self._logs.values():
+        for log in self._logs():
             if log.waits:
                 log.sent = None
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    def _pass(self, due: list[_Log]) -> None:
+    def _pass(self, due: list[WatchedLog]) -> None:
         """Sync the runs of these logs: a run goes with all of its logs, for they are stitched.
 
         Raises:
             KeyboardInterrupt: the pass was stopped; what was acknowledged is noted in the cursors.
         """
         logs = self._runs_of(due)
-        self._tell_count()
         following = all(log.sent and not log.failures for log in logs)
         for log in logs:
-            log.sent = log.looks
+            log.sent, log.may_grow = log.looks, self._may_grow(log)
         failed = self._sync(logs, following=following)
         if failed and following:  # the server may have lost the run meanwhile: it is announced anew
             self._sync(failed, following=False)
         self._settings = replace(self._settings, include_synced=False)  # all of it was sent again now, once
 
-    def _sync(self, logs: list[_Log], *, following: bool) -> list[_Log]:
+    def _sync(self, logs: list[WatchedLog], *, following: bool) -> list[WatchedLog]:
         """One sync; the logs that failed for another reason than time. Raises as `_pass`."""
         self._news.doubts = following
         self._news.verdicts.clear()
@@ -379,16 +268,18 @@ class _Watch:
             raise KeyboardInterrupt
         return [log for log in logs if log.report and log.report.verdict is Verdict.FAILED and not log.report.try_again]
 
-    def _runs_of(self, due: list[_Log]) -> list[_Log]:
+    def _runs_of(self, due: list[WatchedLog]) -> list[WatchedLog]:
         """These logs, and the others of their runs."""
         wanted = set(due)
-        for log in self._logs.values():
+        for log in self._logs():
             if log.head is None or (log.head.problem and log in wanted):
                 log.head = read_head(log.path)
-        by_path = {log.path: log for log in self._logs.values()}
-        heads = [log.head for log in self._logs.values() if log.head is not None and not log.head.problem]
+        by_path = {log.path: log for log in self._logs()}
+        heads = [log.head for log in self._logs() if log.head is not None and not log.head.problem]
         logs = [log for log in due if log.head is None or log.head.problem]
-        for plan in group(heads, self._settings):
+        plans = group(heads, self._settings)
+        self._tell_count(len(plans))
+        for plan in plans:
             run = [by_path[head.path] for head in plan.segments]
             if wanted.intersection(run):
                 logs += run
@@ -399,11 +290,11 @@ class _Watch:
             return self._settings
         return replace(
             self._settings,
-            stale_after=0.0 if self._orphaned else _NEVER,
+            stale_after=0.0 if self._orphaned else NEVER,
             retry_for=min(self._settings.retry_for, LAST_RETRY_S),  # it looks again soon, and sees who has gone
         )
 
-    def _judge(self, log: _Log, report: RunReport) -> None:
+    def _judge(self, log: WatchedLog, report: RunReport) -> None:
         """When to come back to a log."""
         log.report = report
         now = self._clock.monotonic()
@@ -412,44 +303,24 @@ class _Watch:
         failed = report.try_again or report.verdict is Verdict.FAILED
         log.failures = log.failures + 1 if failed else 0
         log.not_before = now + min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** (log.failures - 1)) if failed else 0.0
-        left = log.modified + self._pass_settings().stale_after - self._clock.time()
-        may_grow = not report.ended and left > 0 and report.verdict is not Verdict.SKIPPED
-        log.waits = report.try_again or may_grow
-        if report.try_again:
-            log.again_at = log.not_before
-        else:  # an end that nobody wrote is seen when the log is too old to grow
-            log.again_at = now + left + self._watching.interval if may_grow else _NEVER
+        # As it was before the pass: of a writer that has gone since, the pass does not know, and another one has to.
+        log.may_grow = log.may_grow and not report.ended and report.verdict is not Verdict.SKIPPED
+        log.waits = report.try_again or log.may_grow
+        log.again_at = log.not_before if report.try_again else NEVER
 
-    def _tell_count(self) -> None:
-        heads = [log.head for log in self._logs.values() if log.head is not None and not log.head.problem]
-        count = (len(group(heads, self._settings)), len(self._logs))
+    def _tell_count(self, runs: int) -> None:
+        count = (runs, len(self._lookout.logs))
         if count != self._told:
             self._told = count
-            self._news.tell(Planned(runs=count[0], logs=count[1]))
+            self._news.tell(Planned(runs=runs, logs=count[1]))
 
     def _is_over(self) -> bool:
         now, idle = self._clock.monotonic(), self._watching.idle
-        if idle is not None and now - self._grew_at >= idle:
+        if idle is not None and now - self._lookout.grew_at >= idle:
             return True
         if self._watching.writer_lives is not None and now - self._stirred_at >= self._settings.retry_for:
-            reports = [log.report for log in self._logs.values()]
+            reports = [log.report for log in self._logs()]
             if self._orphaned or all(report is not None and report.ended for report in reports):
                 return True
         may_appear = self._is_open and not self._orphaned
-        return not may_appear and all(log.is_settled for log in self._logs.values())
-
-
-def _is_one_run(path: Path) -> bool:
-    """Whether a path is a log, or a directory with a log in it: no other run will appear there."""
-    return path.is_file() or any(log.parent == path for log in find_logs(path))
-
-
-def _is_silent(path: Path) -> bool:
-    """Whether nobody can tell what is at a path now: a network file system that does not answer."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return False
+        return not may_appear and all(log.is_settled for log in self._logs())

@@ -35,6 +35,7 @@ class RunWork:
     """Some files are left to a later sync, as `following` has it."""
     only_late: bool = False
     """All that is missing came too late: time may mend it."""
+    _young: bool | None = None
 
     @classmethod
     def of(cls, plan: RunPlan, context: Context) -> RunWork:
@@ -54,10 +55,16 @@ class RunWork:
         return RemoteRun(cursor.storage_id, cursor.entity, cursor.project, cursor.run_id)
 
     def is_young(self, segment: Segment) -> bool:
-        """Whether the writer of a log may still be alive; only the last segment's may."""
+        """Whether the writer of a log may still be alive; only the last segment's may.
+
+        Asked for once, before the log is read: of a writer that was gone by then nothing can have been missed.
+        """
         if segment is not self.last:
             return False
-        return self.context.clock.time() - segment.head.modified < self.context.settings.stale_after
+        if self._young is None:
+            stale_after = self.context.settings.stale_after
+            self._young = self.context.liveness.is_alive(segment.head.path, segment.head.modified, stale_after)
+        return self._young
 
     def exit_code(self, segment: Segment) -> int | None:
         """The exit code that a log records, else that its cursor knows of; None where neither has one."""

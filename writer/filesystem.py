@@ -56,6 +56,15 @@ class FileSystem(Protocol):
     def replace_link(self, target: str, link: Path) -> None:
         """Make `link` a symbolic link to `target`, in one step for whoever looks at it."""
 
+    def put(self, path: Path, data: bytes) -> None:
+        """A new small file; FileExistsError if something is there."""
+
+    def touch(self, path: Path) -> None:
+        """Set the file's time to now, by the clock of the file system; FileNotFoundError if there is none."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+
 
 class RealFileSystem:
     """The operating system's own."""
@@ -146,6 +155,22 @@ class RealFileSystem:
         except OSError:
             scratch.unlink()
             raise
+
+    def put(self, path: Path, data: bytes) -> None:
+        """As the port says."""
+        fd = self.create(path)
+        try:
+            os.write(fd, data)
+        finally:
+            os.close(fd)
+
+    def touch(self, path: Path) -> None:
+        """As the port says; no time given, so that a network server takes its own."""
+        os.utime(path)
+
+    def remove(self, path: Path) -> None:
+        """As the port says."""
+        path.unlink()
 
 
 def _above_console(fd: int) -> int:

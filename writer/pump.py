@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .heartbeat import Heartbeat
 from .journal import Clock, Journal
 from .values import Key
 
@@ -89,11 +90,13 @@ class Pump:
         clock: Clock,
         level: str,
         warn: Callable[[str], None],
+        *,
+        heartbeat: Heartbeat,
     ) -> None:
         self._make_recorder = make_recorder
         self._recorder: Recorder | None = None
         self._journal, self._clock, self._warn = journal, clock, warn
-        self._level = level
+        self._level, self._heartbeat = level, heartbeat
         self._interval = RELAXED_DRAIN_S if level == "relaxed" else DRAIN_S
         self.queue: deque[HandedOff | Job | _Barrier] = deque()
         self._wake = threading.Lock()
@@ -269,18 +272,25 @@ class Pump:
     def _run(self) -> None:
         try:
             self._journal.open()
+            self._beat()
             self._opened.release()
             while not self._stopping:
                 self._wake.acquire(timeout=self._interval)
                 self._drain()
+                self._beat()
             self._drain_last()
         except Exception as error:  # our modules cannot be loaded, or there is no memory at all
             self._warn(f"nothing can be written any more ({type(error).__name__}: {error}); training goes on")
         finally:
+            self._heartbeat.end()
             self.ended = True
             with suppress(RuntimeError):  # released before
                 self._opened.release()
             self._answer_late()
+
+    def _beat(self) -> None:
+        paths = self._journal.paths
+        self._heartbeat.beat(paths[-1] if paths else None)
 
     def _answer_late(self) -> None:
         """Whoever began to wait during the last drain waits no longer. Rows stay in the queue, and are counted."""

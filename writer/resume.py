@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ..logformat.heartbeat import read_heartbeat
 from .earlier import EarlierLog, logs_of, newest_logs, read_ends, stitch
 from .errors import UsageError
 from .identity import Behind
@@ -198,8 +199,12 @@ def _belongs(log: EarlierLog, settings: Resolved) -> bool:
 
 
 def _may_live(log: EarlierLog, now_s: float) -> bool:
+    if log.exit_code is not None:
+        return False
+    beat = read_heartbeat(log.path)
+    lives = None if beat is None else beat.process.lives()
     # A time far ahead of the clock says nothing: one of the two was wrong.
-    return log.exit_code is None and abs(now_s - log.modified_s) < LIVE_S
+    return abs(now_s - log.modified_s) < LIVE_S if lives is None else lives
 
 
 def _fresh(settings: Resolved) -> Resolved:

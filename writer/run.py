@@ -20,6 +20,7 @@ from .exitcode import code_of, exit_code_of
 from .filemethods import FileMethods, StagedRow, drop_all
 from .filesystem import FileSystem, RealFileSystem
 from .guides import Guides
+from .heartbeat import Heartbeat
 from .identity import Behind, Identity
 from .identitymethods import IdentityMethods
 from .journal import MAX_QUEUED_BYTES, SYNC_BYTES, Clock, Journal
@@ -121,7 +122,8 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
                 watch=watch,
             )
 
-        self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn)
+        heartbeat = Heartbeat(self._fs, clock)
+        self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn, heartbeat=heartbeat)
         self._queue = self._pump.queue
         self._hand_off = self._queue.append
         self._console = ConsoleLog(

@@ -36,6 +36,8 @@ class FaultFS:
         self.short_at: dict[int, int] = {}
         self.before: Callable[[str], None] = lambda _operation: None
         self.calls: list[str] = []
+        self.beats: list[tuple[str, str]] = []
+        self.signs: dict[Path, bytes] = {}
         self.files: dict[Path, FakeFile] = {}
         self.directories: set[Path] = {Path("/")}
         self.synced_directories: list[Path] = []
@@ -144,3 +146,27 @@ class FaultFS:
     def replace_link(self, target: str, link: Path) -> None:
         self._call("replace_link")
         self.links[link] = target
+
+    # The heartbeat's calls and files are noted apart: they must not move the numbers of those that matter.
+
+    def _beat(self, operation: str, path: Path) -> None:
+        self.beats.append((operation, path.name))
+        code = self.fail.get(operation, 0)
+        if code:
+            raise OSError(code, os.strerror(code), str(path))
+
+    def put(self, path: Path, data: bytes) -> None:
+        self._beat("put", path)
+        if path in self.signs:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        self.signs[path] = data
+
+    def touch(self, path: Path) -> None:
+        self._beat("touch", path)
+        if path not in self.signs:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+    def remove(self, path: Path) -> None:
+        self._beat("remove", path)
+        if self.signs.pop(path, None) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -43,7 +43,7 @@ def _each(phase, *operations):
 POINTS = [
     # The first log of a folder: directories, the log under its first name, its opening, its name, the link, the sync.
     *_each("opening", "make_directories", "make_directory*2", "create", "write", "name", "replace_link"),
-    *_each("opening", "sync_file", "sync_directory*3"),
+    *_each("opening", "put", "sync_file", "sync_directory*3"),
     *_each("rows", "identity", "write*2"),
     *_each("long rows", "write*2"),  # of several blocks
     *_each("config", "write", "sync_data"),
@@ -56,7 +56,7 @@ POINTS = [
     # A torn record that cannot be cut off: the same.
     *_each("torn", "truncate", "close", "create", "write*2", "name"),
     *_each("deleted", "name_count", "close", "create", "write*2", "name"),
-    *_each("finish", "write", "sync_data", "close"),
+    *_each("finish", "write", "sync_data", "close", "remove"),
     *_each("exit", "write", "sync_data", "close"),
     *_each("signal", "write*2", "sync_data", "close"),
 ]

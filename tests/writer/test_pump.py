@@ -14,6 +14,7 @@ from runferry.logformat import read_records
 from runferry.writer import journal as journal_module
 from runferry.writer import pump as pump_module
 from runferry.writer import records
+from runferry.writer.heartbeat import Heartbeat
 from runferry.writer.journal import Journal
 from runferry.writer.pump import DRAIN_S, FULL_WAIT_S, MAX_HANDED_OFF_BYTES, STALL_S, Pump, _Barrier
 from runferry.writer.recorder import Recorder
@@ -38,6 +39,7 @@ class Rig:
             self.clock,
             level,
             self.warnings.append,
+            heartbeat=Heartbeat(self.fs, self.clock),
         )
 
     def log(self, **row):

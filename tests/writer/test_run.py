@@ -55,19 +55,20 @@ def test_a_run_from_start_to_end(begin, state):
 
 
 def test_the_directory(begin, tmp_path):
-    """`wandb/run-<time>-<id>/run-<id>.wandb`, `files/`, `latest-run`, and nothing else anywhere."""
+    """`wandb/run-<time>-<id>/run-<id>.wandb`, its sign of life, `files/`, `latest-run`, and nothing else anywhere."""
     run = begin(run_id="abc")
     directory = run.log_path.parent
 
     assert directory.name.startswith("run-")
     assert directory.name.endswith("-abc")
     assert (tmp_path / "wandb" / "latest-run").readlink().name == directory.name
-    assert {path.relative_to(directory).as_posix() for path in directory.rglob("*")} == {"run-abc.wandb", "files"}
+    assert {path.name for path in directory.rglob("*")} == {"run-abc.wandb", "run-abc.wandb.alive", "files"}
     assert {path.name for path in tmp_path.rglob("*")} == {
         "wandb",
         directory.name,
         "latest-run",
         "run-abc.wandb",
+        "run-abc.wandb.alive",
         "files",
     }
     assert run.dir == str(directory / "files")
