@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +20,12 @@ _NAME = re.compile(r"(?P<prefix>offline-run|run)-(?P<date>[0-9]{8}_[0-9]{6})-(?P
 _LOG = re.compile(r"run-(?P<run_id>.+)\.wandb", re.DOTALL)
 _FORBIDDEN_IN_ID = frozenset(":;,#?/'\\\0")
 LOG_SUFFIX = ".wandb"
-MAX_DEPTH = 8
+MAX_DEPTH = 32
 """Folders below the path given in which logs are looked for."""
+_OF_A_RUN = frozenset({"files", "logs", "tmp"})  # folders of a run directory, which may hold any number of files
+_NO_RUNS = frozenset({".git", "__pycache__", "node_modules"})  # wide, and nobody logs there
+
+Scan = Callable[[Path], AbstractContextManager[Iterator[os.DirEntry[str]]]]
 
 
 class RunDirName(NamedTuple):
@@ -67,40 +73,62 @@ def run_id_of(log: Path) -> str:
     return match["run_id"] if match else ""
 
 
-def find_logs(path: str | os.PathLike[str]) -> list[Path]:
+def find_logs(
+    path: str | os.PathLike[str], *, unreadable: Callable[[OSError], object] | None = None, scan: Scan = os.scandir
+) -> list[Path]:
     """The logs of a path: a log itself, a run directory, a `wandb` directory, or a tree of them.
 
-    Links to directories are not followed, so `latest-run` gives no run twice, unless the path itself is such a link.
-    Sorted by path, so by start time within one directory. Folders that cannot be read are passed over.
+    Links to directories are not followed, so `latest-run` gives no run twice and no loop has an end to be missed, unless
+    the path itself is such a link. Sorted by path, so by start time within one directory. Each directory is listed once,
+    and nothing in it is opened or asked for its status: a tree of 10,000 runs on a network file system costs 10,000
+    listings.
+
+    Args:
+        path: where to look.
+        unreadable: told of each folder that cannot be listed; such folders are passed over.
+        scan: lists a directory; a port for tests.
 
     Raises:
         FileNotFoundError: nothing is at `path`.
     """
     root = Path(path)
-    if root.is_dir():
-        return sorted(_walk(root, 0))
-    if not os.path.lexists(root):
-        raise FileNotFoundError(f"{root}: no such file or directory")
-    return [root]
-
-
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    deeper: list[Path] = []
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(LOG_SUFFIX) and not entry.name.startswith("."):
-                    yield Path(entry.path)  # also broken links and folders of that name: the reader says what is wrong
-                elif (
-                    depth < MAX_DEPTH
-                    and entry.is_dir(follow_symlinks=False)
-                    and entry.name not in {"files", "logs", "tmp"}
-                ):
-                    deeper.append(Path(entry.path))
+        is_folder = stat.S_ISDIR(root.stat().st_mode)
     except OSError:
-        return
-    for inner in deeper:
-        yield from _walk(inner, depth + 1)
+        if not os.path.lexists(root):
+            raise FileNotFoundError(f"{root}: no such file or directory") from None
+        is_folder = False  # a link to nowhere, or nobody may look: the reader says what is wrong
+    if not is_folder:
+        return [root]
+    found: list[Path] = []
+    folders = [(root, 0)]
+    while folders:
+        folder, depth = folders.pop()
+        try:
+            logs, inner = _list(folder, scan)
+        except OSError as error:
+            if unreadable is not None:
+                unreadable(error)
+            continue
+        found += logs
+        if depth < MAX_DEPTH:
+            folders += [(folder / name, depth + 1) for name in inner]
+    return sorted(found)
+
+
+def _list(folder: Path, scan: Scan) -> tuple[list[Path], list[str]]:
+    """The logs in a folder, and the names of the folders in which there may be more."""
+    logs, inner = [], []
+    with scan(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.endswith(LOG_SUFFIX) and not name.startswith("."):
+                logs.append(folder / name)  # also broken links and folders of that name: the reader says what is wrong
+            elif name not in _NO_RUNS and entry.is_dir(follow_symlinks=False):  # by the listing's own word
+                inner.append(name)
+    if logs or RunDirName.parse(folder.name):
+        inner = [name for name in inner if name not in _OF_A_RUN]
+    return logs, inner
 
 
 def latest_run(wandb_dir: str | os.PathLike[str]) -> Path | None:

@@ -37,6 +37,8 @@ class Alert:
     text: str
     level: str
     wait_seconds: float
+    offset: int = field(default=-1, compare=False)
+    """Where its record begins in the log."""
 
 
 @dataclass(slots=True)
@@ -98,6 +100,8 @@ class RunState:
         """Path below `files/` -> policy: now, end or live. Paths are as logged, so not to be trusted."""
         self.artifacts: list[Any] = []
         """ArtifactRecords in order."""
+        self.used_artifacts: list[Any] = []
+        """UseArtifactRecords in order: artifacts that a server had already."""
         self.alerts: list[Alert] = []
         self.exit_code: int | None = None
         """None as long as no exit record was seen."""
@@ -138,6 +142,7 @@ class RunState:
             "output_logger": self._output_logger,
             "files": self._files,
             "artifact": self._artifact,
+            "use_artifact": self._use_artifact,
             "alert": self._alert,
             "metric": self._metric,
             "telemetry": self._telemetry,
@@ -378,9 +383,12 @@ class RunState:
     def _artifact(self, record: Record) -> None:
         self.artifacts.append(record.message())
 
+    def _use_artifact(self, record: Record) -> None:
+        self.used_artifacts.append(record.message())
+
     def _alert(self, record: Record) -> None:
         alert = record.message()
-        self.alerts.append(Alert(alert.title, alert.text, alert.level, alert.wait_duration / 1000))
+        self.alerts.append(Alert(alert.title, alert.text, alert.level, alert.wait_duration / 1000, record.offset))
 
     def _metric(self, record: Record) -> None:
         metric = record.message()

@@ -1,6 +1,7 @@
 """Replaying logs to a backend: discover, plan, replay, send, acknowledge, cursor, verdict.
 
     sync(paths, settings) -> Report          what became of each log, and an exit code
+    preview(paths, settings) -> Preview      the runs found and what there is to do, without a server
 
 Line numbers at the server are a function of the logs alone, so re-sending is idempotent; a cursor beside each log, saved
 after each acknowledged request, makes it cheap. `synced` is said only when the server acknowledged every row, summary
@@ -31,9 +32,12 @@ if TYPE_CHECKING:
         Refused,
         Retryable,
         SyncError,
+        UsageError,
     )
     from .report import Event, Report, RunReport, Verdict
-    from .settings import SyncSettings, UsageError
+    from .settings import SyncSettings
+    from .shard import Shard
+    from .todo import Preview, RunPreview, preview
 
 _WHERE = {
     "sync": ".engine",
@@ -48,11 +52,14 @@ _WHERE = {
             "Refused",
             "Retryable",
             "SyncError",
+            "UsageError",
         ),
         ".errors",
     ),
     **dict.fromkeys(("Event", "Report", "RunReport", "Verdict"), ".report"),
-    **dict.fromkeys(("SyncSettings", "UsageError"), ".settings"),
+    **dict.fromkeys(("Preview", "RunPreview", "preview"), ".todo"),
+    "SyncSettings": ".settings",
+    "Shard": ".shard",
 }
 
 __all__ = [
@@ -62,15 +69,19 @@ __all__ = [
     "NoCredentials",
     "OutOfTime",
     "Permanent",
+    "Preview",
     "RateLimited",
     "Refused",
     "Report",
     "Retryable",
+    "RunPreview",
     "RunReport",
+    "Shard",
     "SyncError",
     "SyncSettings",
     "UsageError",
     "Verdict",
+    "preview",
     "sync",
 ]
 

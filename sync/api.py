@@ -90,7 +90,7 @@ class Api:
     def features(self, project: str) -> frozenset[str]:
         """Names of the features that the server has switched on; a server that does not know the query has none."""
         try:
-            data = self._graphql("ServerFeaturesQuery", graphql.SERVER_FEATURES, None, project)
+            data = self.execute("ServerFeaturesQuery", graphql.SERVER_FEATURES, None, project)
         except Permanent as error:
             if error.status in (401, 403):
                 raise
@@ -125,7 +125,7 @@ class Api:
             "tags": list(run.tags) if run.tags is not None else None,
             "summaryMetrics": None,
         }
-        data = self._graphql("UpsertBucket", graphql.UPSERT_BUCKET, variables, run.project or "", retry_conflict=True)
+        data = self.execute("UpsertBucket", graphql.UPSERT_BUCKET, variables, run.project or "", retry_conflict=True)
         bucket = _dig(data, "upsertBucket", "bucket")
         entity = _dig(bucket, "project", "entity", "name") or run.entity
         project = _dig(bucket, "project", "name") or run.project
@@ -144,7 +144,7 @@ class Api:
     def resume_status(self, entity: str | None, project: str | None, run_id: str) -> ResumeStatus | None:
         """What the server holds of a run; None where it has no such run."""
         variables = {"project": project, "entity": entity, "name": run_id}
-        data = self._graphql("RunResumeStatus", graphql.RUN_RESUME_STATUS, variables, project or "")
+        data = self.execute("RunResumeStatus", graphql.RUN_RESUME_STATUS, variables, project or "")
         bucket = _dig(data, "model", "bucket")
         if not isinstance(bucket, dict):
             return None
@@ -169,43 +169,53 @@ class Api:
     def upload_targets(self, run: RemoteRun, names: list[str]) -> UploadTargets:
         """Ask where to put the files `names`. A name that the answer leaves out has no target."""
         variables = {"entity": run.entity, "project": run.project, "run": run.run_id, "files": names}
-        data = self._graphql("CreateRunFiles", graphql.CREATE_RUN_FILES, variables, run.project)
-        files = _dig(data, "createRunFiles", "files")
+        data = self.execute("CreateRunFiles", graphql.CREATE_RUN_FILES, variables, run.project)
+        files, asked = _dig(data, "createRunFiles", "files"), frozenset(names)
         urls: dict[str, str | None] = {}
         for item in files if isinstance(files, list) else []:
-            if isinstance(item, dict) and item.get("name") in names:
+            if isinstance(item, dict) and item.get("name") in asked:
                 url = item.get("uploadUrl")
-                urls[item["name"]] = self._absolute(url) if isinstance(url, str) and url else None
-        headers = {}
-        lines = _dig(data, "createRunFiles", "uploadHeaders")
-        for line in lines if isinstance(lines, list) else []:
-            name, colon, value = str(line).partition(":")
-            if colon:
-                headers[name.strip()] = value.strip()
-        return UploadTargets(urls, headers)
+                urls[item["name"]] = self.absolute(url) if isinstance(url, str) and url else None
+        return UploadTargets(urls, headers_of(_dig(data, "createRunFiles", "uploadHeaders")))
+
+    def notify(self, run: RemoteRun, title: str, text: str, severity: str, wait_ms: int) -> None:
+        """Tell the run's people something; the server leaves out what it told them less than `wait_ms` before."""
+        variables = {
+            "entityName": run.entity,
+            "projectName": run.project,
+            "runName": run.run_id,
+            "title": title,
+            "text": text,
+            "severity": severity,
+            "waitDuration": wait_ms,
+        }
+        data = self.execute("NotifyScriptableRunAlert", graphql.NOTIFY_ALERT, variables, run.project)
+        if _dig(data, "notifyScriptableRunAlert", "success") is False:
+            raise Permanent("NotifyScriptableRunAlert: no success", status=200)
 
     def put(
         self, name: str, url: str, headers: Mapping[str, str], open_file: Callable[[], BinaryIO], size: int
-    ) -> None:
-        """Put the bytes of the file `name` to its upload URL, which never sees the key."""
+    ) -> Mapping[str, str]:
+        """Put the bytes of the file `name` to its upload URL, which never sees the key; the headers of the answer."""
         try:
             origin_of(url)
         except ValueError:
             raise Permanent(f"{name}: the upload URL is not http(s)", status=200) from None
         request = Request("PUT", url, headers, open_file, size)
         lane = self._pacers.of(urlsplit(url).netloc.rpartition("@")[2], "")
-        self._channel.call(request, lane, what=f"file {name}", read=lambda _: None)
+        return self._channel.call(request, lane, what=f"file {name}", read=lambda answer: answer.headers)
 
-    def _absolute(self, url: str) -> str:
+    def absolute(self, url: str) -> str:
         """`url` relative to the server; one that is no URL is left as it is, for `put` to refuse."""
         try:
             return urljoin(self.base_url + "/", url)
         except ValueError:
             return url
 
-    def _graphql(
+    def execute(
         self, operation: str, query: str, variables: object, project: str, *, retry_conflict: bool = False
     ) -> Any:
+        """The `data` of a GraphQL operation, in the lane of `project`."""
         body = orjson.dumps({"query": query, "variables": variables, "operationName": operation})
         request = self._request("POST", f"{self.base_url}/graphql", body)
         return self._channel.call(
@@ -225,6 +235,16 @@ class Api:
 
     def _lane(self, project: str) -> Pacer:
         return self._pacers.of(self._host, project)
+
+
+def headers_of(lines: object) -> dict[str, str]:
+    """Upload headers as servers give them: `Name: value` texts."""
+    headers = {}
+    for line in lines if isinstance(lines, list) else []:
+        name, colon, value = str(line).partition(":")
+        if colon:
+            headers[name.strip()] = value.strip()
+    return headers
 
 
 def _graphql_data(answer: Answer, operation: str) -> Any:

@@ -58,6 +58,21 @@ class FileMark:
 
 
 @dataclass
+class ArtifactMark:
+    """An artifact that the server knows of, and how far it has come there."""
+
+    id: str
+    """The server's."""
+    digest: str
+    state: str
+    """`pending` (made, and not whole yet), `committed` (but the run is not named as its user yet) or `done`."""
+    base: str = ""
+    """The version before it, as it was when this one was made."""
+    lost: list[str] = field(default_factory=list)
+    """Paths whose bytes were not found when all else was sent."""
+
+
+@dataclass
 class Cursor:
     """The progress of one log. Offsets in bytes, lines relative to `base`."""
 
@@ -93,13 +108,17 @@ class Cursor:
     """Everything that the log held at `size` bytes is at the server."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Damage that the log had, from and to which offset: what lay there was never sent."""
+    artifacts: dict[str, ArtifactMark] = field(default_factory=dict)
+    """By what identifies their record in this log: usually the client id."""
+    alerts: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets of records: every alert from the first to the second of a pair was told."""
     version: int = VERSION
 
     def start_again(self) -> None:
-        """Forget what was acknowledged, but not where the lines go."""
+        """Forget what was acknowledged, but not where the lines go, nor what alerts people got: no one wants them twice."""
         self.offset, self.prefix, self.sent = 0, _EMPTY_PREFIX, Lines()
         self.config = self.summary = ""
-        self.files, self.dropped, self.exit_code, self.complete = {}, [], None, False
+        self.files, self.artifacts, self.dropped, self.exit_code, self.complete = {}, {}, [], None, False
 
     def lost_less(self, gaps: list[tuple[int, int]]) -> bool:
         """Whether a gap before `offset` has become readable: a better copy of the log has taken its place."""
@@ -188,6 +207,17 @@ def _from_json(document: Any) -> Cursor:
             )
             for name, mark in document["files"].items()
         },
+        artifacts={
+            _text(key): ArtifactMark(
+                _text(mark["id"]),
+                _text(mark["digest"]),
+                _text(mark["state"]),
+                _text(mark["base"]),
+                [_text(path) for path in mark["lost"]],
+            )
+            for key, mark in document.get("artifacts", {}).items()
+        },
+        alerts=[(_count(first), _count(last)) for first, last in document.get("alerts", [])],
         dropped=[_text(item) for item in document["dropped"]],
         gaps=[(_count(start), _count(end)) for start, end in document.get("gaps", [])],
         exit_code=None if document["exit_code"] is None else _exit_code(document["exit_code"]),

@@ -6,10 +6,14 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from . import choice
 from .api import Api
 from .body import FULL_BODY
 from .channel import Channel
@@ -18,7 +22,7 @@ from .context import Context
 from .credentials import ApiKey, find_api_key
 from .errors import Interrupted
 from .lock import Heartbeat
-from .plan import RunPlan, discover, group, read_head
+from .plan import LogHead, Paths, RunPlan, group, survey
 from .replay import RunReplay
 from .report import Finished, Planned, Report, Reporter, RunReport, Verdict, silent
 from .session import Session
@@ -26,11 +30,12 @@ from .settings import MAX_JOBS, SyncSettings, find_base_url
 from .transport import Transport
 
 _BODIES_IN_MEMORY = 2 * FULL_BODY  # bytes; what all workers together may gather before they send
+_QUEUED_PER_JOB = 2  # runs handed to the workers: those of a fleet do not all wait in memory
 _SMALLEST_BODY = 2 * 1024 * 1024
 
 
 def sync(
-    paths: Iterable[str | os.PathLike[str]] = ("wandb",),
+    paths: Paths = ("wandb",),
     settings: SyncSettings | None = None,
     *,
     reporter: Reporter | None = None,
@@ -39,6 +44,7 @@ def sync(
     clock: Clock | None = None,
     rng: random.Random | None = None,
     session: Session | None = None,
+    **options: Any,
 ) -> Report:
     """Bring the logs below `paths` to the backend, and say for each what became of it.
 
@@ -46,7 +52,7 @@ def sync(
     for the cursor, the lock and the marker beside each log.
 
     Args:
-        paths: logs, run directories, `wandb` directories, or trees of them.
+        paths: a log, a run directory, a `wandb` directory, a tree of them, or a pattern of such paths; or several.
         settings: see `SyncSettings`; None takes the base URL from the environment and defaults for the rest.
         reporter: called with each `Event`, from any thread, one at a time.
         key: None looks it up in the environment and in netrc.
@@ -54,19 +60,24 @@ def sync(
         clock: see above.
         rng: the source of jitter.
         session: what this sync shares with others, instead of these three.
+        **options: settings by their names, over those of `settings`: `sync("wandb", project="digits", jobs=4)`.
 
     Raises:
         UsageError: a path does not exist or a setting cannot be followed.
         NoCredentials: there is no API key.
+        TypeError: one of `options` is no setting.
     """
-    settings = settings or SyncSettings(base_url=find_base_url())
+    settings = replace(settings or SyncSettings(base_url=options.get("base_url") or find_base_url()), **options)
     told = _one_at_a_time(reporter or silent)
-    heads = [read_head(log) for log in discover(paths)]
-    plans = group((head for head in heads if not head.problem), settings)
-    told(Planned(runs=len(plans), logs=len(heads)))
-    reports = [RunReport(os.fspath(head.path), None, Verdict.FAILED, head.problem) for head in heads if head.problem]
-    for report in reports:
-        told(report)
+    tally = Tally()
+    heads = survey(paths)
+    plans = _chosen(heads, settings, tally)
+    told(Planned(runs=len(plans), logs=sum(head.is_log for head in heads)))
+    for head in heads:
+        if head.problem and _is_ours(head, settings):
+            verdict = Verdict.FAILED if head.is_log else Verdict.SKIPPED
+            tally.reports.append(RunReport(os.fspath(head.path), None, verdict, head.problem))
+            told(tally.reports[-1])
     interrupted = False
     if plans:
         if key is None:
@@ -74,13 +85,39 @@ def sync(
             key = no_key if settings.dry_run else find_api_key(settings.base_url)
         used = session or Session(transport, clock, rng)
         try:
-            interrupted = _replay_all(plans, settings, key, told, reports, session=used)
+            interrupted = _replay_all(plans, settings, key, told, tally, session=used)
         finally:
             if session is None:
                 used.close()
-    report_ = Report(tuple(reports), interrupted=interrupted)
-    told(Finished(report_.exit_code, report_.counts()))
+    report_ = Report(tuple(tally.reports), interrupted=interrupted, left_out=dict(tally.left_out))
+    told(Finished(report_.exit_code, report_.counts(), report_.left_out))
     return report_
+
+
+@dataclass
+class Tally:
+    """What became of the runs so far."""
+
+    reports: list[RunReport] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Why runs were left out, and how many."""
+
+
+def _chosen(heads: list[LogHead], settings: SyncSettings, tally: Tally) -> list[RunPlan]:
+    """The runs of the readable logs, but for those that need no look into their logs to be left out."""
+    plans = []
+    for plan in group((head for head in heads if not head.problem), settings):
+        reason = choice.left_out(plan, settings)
+        if reason is None:
+            plans.append(plan)
+        else:
+            tally.left_out[reason] += 1
+    return plans
+
+
+def _is_ours(head: LogHead, settings: SyncSettings) -> bool:
+    """Whether a log that belongs to no run is for this sync to report, where others have shares of their own."""
+    return settings.shard is None or settings.shard.holds(os.fspath(head.path))
 
 
 def _replay_all(
@@ -88,11 +125,11 @@ def _replay_all(
     settings: SyncSettings,
     key: ApiKey,
     told: Reporter,
-    reports: list[RunReport],
+    tally: Tally,
     *,
     session: Session,
 ) -> bool:
-    """Run the workers; appends to `reports`. True when the user interrupted."""
+    """Run the workers; adds to `tally`. True when the user interrupted."""
     jobs = min(settings.jobs or MAX_JOBS, MAX_JOBS, len(plans))
     heartbeat = Heartbeat()
     uploads = ThreadPoolExecutor(MAX_JOBS, thread_name_prefix="runferry-file")
@@ -115,26 +152,36 @@ def _replay_all(
         liveness=session.liveness,
         body_bytes=min(settings.body_bytes, max(_SMALLEST_BODY, _BODIES_IN_MEMORY // jobs)),
     )
-    futures: dict[Future[list[RunReport]], RunPlan] = {}
+    waiting = iter(plans)
+    running: dict[Future[list[RunReport] | str], RunPlan] = {}
     interrupted = False
+
+    def note(done: list[RunReport] | str) -> None:
+        if isinstance(done, str):
+            tally.left_out[done] += 1
+            return
+        for report in done:
+            tally.reports.append(report)
+            told(report)
+
     try:
-        for plan in plans:
-            futures[workers.submit(_replay, plan, context)] = plan
-        for future in as_completed(futures):
-            for report in future.result():
-                reports.append(report)
-                told(report)
+        while True:
+            for plan in islice(waiting, _QUEUED_PER_JOB * jobs - len(running)):
+                running[workers.submit(_replay, plan, context)] = plan
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                done = future.result()
+                del running[future]
+                note(done)
     except KeyboardInterrupt:
         interrupted = True
         session.abort()
         workers.shutdown(wait=True, cancel_futures=True)
-        reported = {report.log for report in reports}
-        for future, plan in futures.items():
-            done = future.result() if future.done() and not future.cancelled() else _stopped(plan)
-            for report in done:
-                if report.log not in reported:
-                    reports.append(report)
-                    told(report)
+        for future, plan in running.items():
+            note(future.result() if future.done() and not future.cancelled() else _stopped(plan))
+        for plan in waiting:
+            note(_stopped(plan))
     finally:
         workers.shutdown(wait=True, cancel_futures=True)
         uploads.shutdown(wait=True, cancel_futures=True)
@@ -142,10 +189,11 @@ def _replay_all(
     return interrupted
 
 
-def _replay(plan: RunPlan, context: Context) -> list[RunReport]:
-    """One run, whatever happens in it."""
+def _replay(plan: RunPlan, context: Context) -> list[RunReport] | str:
+    """One run, whatever happens in it: its reports, or why it is left out."""
     try:
-        return RunReplay(plan, context).run()
+        reason = _left_out(plan, context)
+        return reason if reason is not None else RunReplay(plan, context).run()
     except Interrupted:
         return _stopped(plan)
     except Exception as error:  # a fault of ours in one run must not take the others with it
@@ -155,6 +203,13 @@ def _replay(plan: RunPlan, context: Context) -> list[RunReport]:
         place = f"{Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where is not None else "?"
         reason = f"internal error at {place}: {type(error).__name__}: {error}"
         return [RunReport(os.fspath(head.path), plan.run_id, Verdict.FAILED, reason) for head in plan.segments]
+
+
+def _left_out(plan: RunPlan, context: Context) -> str | None:
+    try:
+        return choice.left_out_by_content(plan, context.settings, context.liveness)
+    except OSError:
+        return None  # the replay says what is wrong with the log
 
 
 def _stopped(plan: RunPlan) -> list[RunReport]:

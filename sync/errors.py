@@ -70,3 +70,7 @@ class NoCredentials(SyncError):  # noqa: N818 - what it is, not that it is an er
 
 class Refused(SyncError):  # noqa: N818 - what it is, not that it is an error
     """Sending could overwrite or duplicate rows of another log, so nothing was sent."""
+
+
+class UsageError(SyncError):
+    """A setting that cannot be followed; nothing was sent."""

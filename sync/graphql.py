@@ -50,3 +50,88 @@ SERVER_FEATURES = """\
 query ServerFeaturesQuery {
   serverInfo { features { name isEnabled } }
 }"""
+
+NOTIFY_ALERT = """\
+mutation NotifyScriptableRunAlert(
+  $entityName: String!, $projectName: String!, $runName: String!, $title: String!, $text: String!,
+  $severity: AlertSeverity = INFO, $waitDuration: Duration
+) {
+  notifyScriptableRunAlert(input: {
+    entityName: $entityName, projectName: $projectName, runName: $runName, title: $title, text: $text,
+    severity: $severity, waitDuration: $waitDuration
+  }) { success }
+}"""
+
+CREATE_ARTIFACT = """\
+mutation CreateArtifact($input: CreateArtifactInput!) {
+  createArtifact(input: $input) {
+    artifact { id state artifactSequence { latestArtifact { id } } }
+  }
+}"""
+
+CREATE_ARTIFACT_MANIFEST = """\
+mutation CreateArtifactManifest(
+  $artifactID: ID!, $baseArtifactID: ID, $name: String!, $digest: String!, $entityName: String!, $projectName: String!,
+  $runName: String!, $manifestType: ArtifactManifestType!, $includeUpload: Boolean!
+) {
+  createArtifactManifest(input: {
+    artifactID: $artifactID, baseArtifactID: $baseArtifactID, name: $name, digest: $digest, entityName: $entityName,
+    projectName: $projectName, runName: $runName, type: $manifestType
+  }) {
+    artifactManifest {
+      id
+      file { id uploadUrl @include(if: $includeUpload) uploadHeaders @include(if: $includeUpload) }
+    }
+  }
+}"""
+
+UPDATE_ARTIFACT_MANIFEST = """\
+mutation UpdateArtifactManifest(
+  $artifactManifestID: ID!, $digest: String, $baseArtifactID: ID, $includeUpload: Boolean!
+) {
+  updateArtifactManifest(input: {
+    artifactManifestID: $artifactManifestID, digest: $digest, baseArtifactID: $baseArtifactID
+  }) {
+    artifactManifest {
+      id
+      file { id uploadUrl @include(if: $includeUpload) uploadHeaders @include(if: $includeUpload) }
+    }
+  }
+}"""
+
+CREATE_ARTIFACT_FILES = """\
+mutation CreateArtifactFiles($input: CreateArtifactFilesInput!) {
+  createArtifactFiles(input: $input) {
+    files { edges { node {
+      storagePath uploadUrl uploadHeaders
+      uploadMultipartUrls { uploadID uploadUrlParts { partNumber uploadUrl } }
+      artifact { id }
+    } } }
+  }
+}"""
+
+COMPLETE_MULTIPART_UPLOAD = """\
+mutation CompleteMultipartUploadArtifact(
+  $completeMultipartAction: CompleteMultipartAction!, $completedParts: [UploadPartsInput!]!, $artifactID: ID!,
+  $storagePath: String!, $uploadID: String!
+) {
+  completeMultipartUploadArtifact(input: {
+    completeMultipartAction: $completeMultipartAction, completedParts: $completedParts, artifactID: $artifactID,
+    storagePath: $storagePath, uploadID: $uploadID
+  }) { digest }
+}"""
+
+CLIENT_ID_MAPPING = """\
+query ClientIDMapping($clientID: ID!) {
+  clientIDMapping(clientID: $clientID) { serverID }
+}"""
+
+COMMIT_ARTIFACT = """\
+mutation CommitArtifact($artifactID: ID!) {
+  commitArtifact(input: {artifactID: $artifactID}) { artifact { id digest } }
+}"""
+
+USE_ARTIFACT = """\
+mutation UseArtifact($input: UseArtifactInput!) {
+  useArtifact(input: $input) { artifact { id } }
+}"""

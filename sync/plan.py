@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import glob
+import io
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
-from ..logformat import FILE_HEADER, Gap, GapReason, Record, WireError, find_logs, read_records, run_id_of, valid_run_id
-from .settings import SyncSettings, UsageError
+from ..logformat import FILE_HEADER, Gap, LogReader, Record, WireError, find_logs, run_id_of, valid_run_id
+from .errors import UsageError
+from .settings import SyncSettings
 
 DEFAULT_PROJECT = "uncategorized"  # of logs that name none, as the peer has it
 _HEAD_RECORDS = 64  # the run record is the second one; a log that has none so early has none
+_HEAD_BYTES = 32 * 1024  # one block; a config that is larger takes a second look
+_READERS = 8  # heads that are read at a time: on a network file system each waits for an answer
+_HEADS_PER_TASK = 64
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LogHead:
     """What is known of a log before it is read: its file, and its run record or why it has none."""
 
@@ -33,9 +43,13 @@ class LogHead:
     """The run record was damaged: the run id is the file name's, and the project is not known."""
     problem: str = ""
     """Why it cannot be synced; empty if it can."""
+    is_log: bool = True
+    """False for a folder that nobody may look into: whether there are logs in it is not known."""
+    identity: tuple[int, int] | None = None
+    """Device and inode; None if it cannot be opened."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RunPlan:
     """The logs of one run, oldest first, and where they go."""
 
@@ -46,76 +60,145 @@ class RunPlan:
     segments: tuple[LogHead, ...] = field(default=())
 
 
-def discover(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The logs below `paths`, each file once however often it is named or linked.
+def survey(paths: Paths) -> list[LogHead]:
+    """The heads of all logs below `paths`, each file once however often it is named or linked.
+
+    A path that does not exist may be a pattern (`*`, `?`, `[..]`, `**`), for shells that expand none. One listing per
+    folder and one opening per log; folders that cannot be listed are told as heads that are no logs.
 
     Raises:
         UsageError: nothing is at one of the paths.
     """
-    found: dict[tuple[object, ...], Path] = {}
-    for path in paths:
+    logs: list[Path] = []
+    shut: list[LogHead] = []
+
+    def unreadable(error: OSError) -> None:
+        name = Path(os.fsdecode(error.filename or "?"))
+        problem = f"the folder cannot be read ({error.strerror}): logs in it, if any, are not synced"
+        shut.append(LogHead(name, problem=problem, is_log=False))
+
+    for path in _expanded(paths):
         try:
-            logs = find_logs(path)
+            logs += find_logs(path, unreadable=unreadable)
         except FileNotFoundError as error:
             raise UsageError(str(error)) from None
-        for log in logs:
-            try:
-                status = log.stat()
-                identity: tuple[object, ...] = (status.st_dev, status.st_ino)
-            except OSError:  # a dangling link, named by its own path
-                identity = (os.fspath(log),)
-            found.setdefault(identity, log)
-    return list(found.values())
+    heads: dict[object, LogHead] = {}
+    for head in _read_heads(list(dict.fromkeys(logs))):
+        heads.setdefault(head.identity or head.path, head)
+    return [*heads.values(), *shut]
+
+
+def _expanded(paths: Paths) -> Iterator[str]:
+    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+        name = os.fspath(path)
+        if os.path.lexists(name) or not glob.has_magic(name):
+            yield name
+            continue
+        matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
+        if not matches:
+            raise UsageError(f"{name}: no such file or directory, and no file matches it as a pattern")
+        yield from matches
+
+
+def _read_heads(logs: Sequence[Path]) -> Iterator[LogHead]:
+    """The heads of `logs`, in their order."""
+    if len(logs) <= _HEADS_PER_TASK:
+        yield from map(read_head, logs)
+        return
+    parts = [logs[at : at + _HEADS_PER_TASK] for at in range(0, len(logs), _HEADS_PER_TASK)]
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="runferry-head") as readers:
+        for heads in readers.map(lambda part: [read_head(log) for log in part], parts):
+            yield from heads
 
 
 def read_head(log: Path) -> LogHead:
-    """The run record of a log. Never raises: what is wrong with the log is in `problem`."""
+    """The run record of a log, by one opening of it. Never raises: what is wrong with the log is in `problem`."""
     try:
-        status = log.stat()
-        if not stat.S_ISREG(status.st_mode):
-            return LogHead(log, problem="not a file")
-        size, modified = status.st_size, status.st_mtime
-        if size == 0:
-            return LogHead(log, modified=modified, problem="empty (0 bytes): the run died before its first write")
-        damaged = False
-        for item in islice(read_records(log), _HEAD_RECORDS):
-            if isinstance(item, Gap):
-                if item.reason is GapReason.BAD_HEADER:
-                    return LogHead(log, size, modified, problem=_foreign(log))
-                damaged = True
-            elif item.kind == "history" and damaged and valid_run_id(run_id_of(log)):
-                return LogHead(log, size, modified, run_id_of(log), salvaged=True)
-            elif item.kind == "run":
-                return _from_run(log, size, modified, item)
+        # A pipe would block an ordinary opening for ever.
+        descriptor = os.open(log, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
         return LogHead(log, problem=f"cannot be read: {error.strerror}")
-    if size <= len(FILE_HEADER):
-        return LogHead(
-            log, size, modified, problem=f"only a file header ({size} bytes): the run died before its first record"
-        )
-    return LogHead(log, size, modified, problem="no run record: nobody can tell which run this is")
+    status = os.fstat(descriptor)
+    facts = _Facts(log, status.st_size, status.st_mtime, (status.st_dev, status.st_ino))
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        return facts.broken("not a file")
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        try:
+            return _head(facts, file)
+        except OSError as error:
+            return facts.broken(f"cannot be read: {error.strerror}")
 
 
-def _from_run(log: Path, size: int, modified: float, record: Record) -> LogHead:
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the file system says of a log."""
+
+    log: Path
+    size: int
+    modified: float
+    identity: tuple[int, int]
+
+    def broken(self, problem: str) -> LogHead:
+        return LogHead(self.log, self.size, self.modified, problem=problem, identity=self.identity)
+
+
+def _head(facts: _Facts, file: BinaryIO) -> LogHead:
+    if facts.size == 0:
+        return facts.broken("empty (0 bytes): the run died before its first write")
+    start = file.read(_HEAD_BYTES)
+    if not start.startswith(FILE_HEADER):
+        return facts.broken(_foreign(start))
+    head = _by_records(facts, LogReader(io.BytesIO(start)))
+    if head is None and facts.size > len(start):
+        head = _by_records(facts, LogReader(file))
+    if head is not None:
+        return head
+    if facts.size <= len(FILE_HEADER):
+        return facts.broken(f"only a file header ({facts.size} bytes): the run died before its first record")
+    return facts.broken("no run record: nobody can tell which run this is")
+
+
+def _by_records(facts: _Facts, reader: LogReader) -> LogHead | None:
+    """The head by the first records, or None where they have no run record."""
+    log, damaged = facts.log, False
+    for item in islice(reader.finish(), _HEAD_RECORDS):
+        if isinstance(item, Gap):
+            damaged = True
+        elif item.kind == "history" and damaged and valid_run_id(run_id_of(log)):
+            return LogHead(log, facts.size, facts.modified, run_id_of(log), salvaged=True, identity=facts.identity)
+        elif item.kind == "run":
+            return _by_run_record(facts, item)
+    return None
+
+
+def _by_run_record(facts: _Facts, record: Record) -> LogHead:
     try:
         run = record.message()
     except WireError:
-        return LogHead(log, size, modified, problem="its run record is damaged")
+        return facts.broken("its run record is damaged")
     if not valid_run_id(run.run_id):
-        return LogHead(log, size, modified, problem=f"its run id {run.run_id[:80]!r} is not one that a server takes")
-    start_ns = run.start_time.seconds * 1_000_000_000 + run.start_time.nanos
-    return LogHead(log, size, modified, run.run_id, run.entity, run.project, start_ns, resume=run.resume)
+        return facts.broken(f"its run id {run.run_id[:80]!r} is not one that a server takes")
+    return LogHead(
+        facts.log,
+        facts.size,
+        facts.modified,
+        run.run_id,
+        run.entity,
+        run.project,
+        start_ns=run.start_time.seconds * 1_000_000_000 + run.start_time.nanos,
+        resume=run.resume,
+        identity=facts.identity,
+    )
 
 
-def _foreign(log: Path) -> str:
-    """What a file without the header of a log looks like."""
-    with log.open("rb") as file:
-        start = file.read(64)
+def _foreign(start: bytes) -> str:
+    """What a file without the header of a log looks like, by its first bytes."""
     if start.startswith(b"version https://git-lfs"):
         return "a Git LFS pointer, not the log itself: fetch it with `git lfs pull`"
-    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
+    if start[:64].lstrip().lower().startswith((b"<!doctype", b"<html")):
         return "a web page, not a log: the download went wrong"
-    if start.startswith(FILE_HEADER[:4]):
+    if start.startswith(FILE_HEADER[:4]) and len(start) >= len(FILE_HEADER):
         return "a log of another format version"
     if FILE_HEADER.startswith(start):
         return f"only a part of a file header ({len(start)} bytes)"

@@ -16,7 +16,7 @@ from ..logformat import RunState
 from . import contact, runconfig, runfiles, verdict
 from .api import RemoteRun, RunFields
 from .context import Context
-from .cursor import VERSION, Cursor, Lines, load, matches
+from .cursor import VERSION, Cursor, Lines
 from .dryrun import dry_run
 from .errors import AuthError, Conflict, Interrupted, OutOfTime, Refused, SyncError
 from .filelane import send_files
@@ -49,7 +49,7 @@ class RunReplay:
         context, work = self.context, self.work
         if context.denied:
             return verdict.failed(work, context.denied, credentials=True)
-        if not context.settings.include_synced and all(self._is_foreign_synced(segment) for segment in self.segments):
+        if not context.settings.include_synced and all(segment.is_foreign_synced() for segment in self.segments):
             reason = "marked as synced by another tool; --include-synced sends it all the same"
             return verdict.failed(work, reason, Verdict.SKIPPED)
         try:
@@ -78,18 +78,13 @@ class RunReplay:
     def _sync(self) -> list[RunReport]:
         work = self.work
         for segment in self.segments:
-            self._load_cursor(segment)
-        forced = self.context.settings.include_synced or self.context.settings.dry_run
-        if not forced and all(self._is_done(segment) for segment in self.segments):
+            segment.load_cursor(work.target, again=self.context.settings.include_synced)
+        settings = self.context.settings
+        forced = settings.include_synced or settings.dry_run or settings.changes_run
+        if not forced and all(segment.is_done() for segment in self.segments):
             return verdict.finish(work, NOTHING_NEW)
         self._scan()
-        fields = runconfig.run_fields(
-            work.state,
-            run_id=self.plan.run_id,
-            entity=self.plan.entity,
-            project=self.plan.project,
-            job_type=self.context.settings.job_type,
-        )
+        fields = runconfig.run_fields(work.state, self.plan, self.context.settings)
         if self.context.settings.dry_run:
             return dry_run(work)
         console_file = runfiles.ConsoleFile()
@@ -124,36 +119,6 @@ class RunReplay:
             for lock in locks:
                 self.context.heartbeat.remove(lock)
                 lock.release()
-
-    def _is_foreign_synced(self, segment: Segment) -> bool:
-        """Whether the peer's marker is there and no cursor of ours says what it stands for."""
-        return segment.places.marker.exists() and not any(path.exists() for path in segment.places.cursors)
-
-    def _load_cursor(self, segment: Segment) -> None:
-        cursor, _ = load(segment.places.cursors)
-        if cursor is None or matches(cursor, segment.head.path, self.work.target):
-            return
-        if self.context.settings.include_synced:  # everything again, to the same lines
-            cursor.start_again()
-        segment.cursor = cursor
-        segment.rows_before = cursor.sent.history
-
-    def _is_done(self, segment: Segment) -> bool:
-        """Whether the cursor says that all is at the server and neither the log nor a file has changed since."""
-        cursor = segment.cursor
-        if cursor is None or not cursor.complete or cursor.size != segment.head.size:
-            return False
-        root = segment.head.path.parent / "files"
-        for name, mark in cursor.files.items():
-            if mark.mtime_ns == 0:  # made from the log
-                continue
-            try:
-                status = (root / name).stat()
-            except OSError:
-                return False
-            if (status.st_size, status.st_mtime_ns) != (mark.size, mark.mtime_ns):
-                return False
-        return True
 
     def _scan(self) -> None:
         """Read the logs for the first time."""

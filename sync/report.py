@@ -163,6 +163,8 @@ class Finished(Event):
     type: ClassVar[str] = "done"
     exit_code: int
     counts: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Runs that were not asked for, by what left them out: `shard`, `newer`, `state`, `tag`, `min_rows`."""
 
 
 EVENTS: tuple[type[Event], ...] = (
@@ -187,6 +189,8 @@ class Report:
 
     runs: tuple[RunReport, ...]
     interrupted: bool = False
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Runs that were not asked for, as `Finished` has it."""
 
     @property
     def exit_code(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,6 +13,8 @@ from ..logformat.runstate import nanoseconds
 from ..logformat.wire import WireError, set_flags
 from .api import RunFields
 from .jsontext import compact
+from .plan import RunPlan
+from .settings import SyncSettings
 
 _FLAG_SETS = {
     "1": "imports_init",
@@ -115,28 +118,32 @@ def _rfc3339(time_ns: int) -> str:
     return f"{text}.{digits}Z" if digits else f"{text}Z"
 
 
-def run_fields(
-    state: RunState, *, run_id: str, entity: str | None, project: str | None, job_type: str | None = None
-) -> RunFields:
-    """The fields of the run; the target may differ from what the log says. Empty ones are None: leave as it is."""
+def run_fields(state: RunState, plan: RunPlan, settings: SyncSettings) -> RunFields:
+    """The fields of the run, with the settings' overrides. Empty ones are None: leave as it is."""
     info = state.info
     program = getattr(state.environment, "program", "") if state.environment is not None else ""
     return RunFields(
-        run_id=run_id,
-        project=project,
-        entity=entity,
+        run_id=plan.run_id,
+        project=plan.project,
+        entity=plan.entity,
         config=compact(config_tree(state)),
         display_name=info.display_name or None,
         notes=info.notes or None,
         group=info.group or None,
-        job_type=job_type or info.job_type or None,
-        tags=tuple(info.tags) or None,
+        job_type=settings.job_type or info.job_type or None,
+        tags=_tags(info.tags, settings.replace_tags),
         host=info.host or None,
         program=program or None,
         commit=info.git_commit or None,
         repo=info.git_remote or None,
         sweep=info.sweep_id or None,
     )
+
+
+def _tags(tags: list[str], replacements: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The tags as they are sent, each once. None where the log has none: those at the server are not ours."""
+    replaced = (replacements.get(tag, tag) for tag in tags)
+    return tuple(dict.fromkeys(tag for tag in replaced if tag)) if tags else None
 
 
 def summary_tree(state: RunState, last_step: int | None) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError, decode_history
 from ..logformat.history import STEP, place_of, step_of
+from ..logformat.runstate import Alert
 from .cursor import Lines
 from .lines import Console, Row, Rows
 from .steps import ALL_STEPS, StepCounter, Steps
@@ -46,6 +47,11 @@ class Facts:
     preempting: bool = False
     files: dict[str, str] = field(default_factory=dict)
     """Recorded paths below `files/`, not to be trusted."""
+    artifacts: list[Any] = field(default_factory=list)
+    """ArtifactRecords."""
+    used_artifacts: list[Any] = field(default_factory=list)
+    """UseArtifactRecords."""
+    alerts: list[Alert] = field(default_factory=list)
     damage: list[Gap] = field(default_factory=list)
     """Gaps where records were lost."""
     unfinished: bool = False
@@ -160,6 +166,7 @@ def scan(
     rows_before, parts_before = state.row_count, state.part_count
     samples_before, gaps_before = state.sample_count, len(state.gaps)
     files_before = state.files
+    before_it = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
     state.files, state.exit_code, state.last_step, state.preempting = {}, None, None, False
     console = Console(start_ns)
     state.begin_log()
@@ -198,6 +205,9 @@ def scan(
     facts.last_step, facts.exit_code, facts.preempting = state.last_step, state.exit_code, state.preempting
     facts.files = state.files
     state.files = {**files_before, **facts.files}
+    facts.artifacts = state.artifacts[before_it[0] :]
+    facts.used_artifacts = state.used_artifacts[before_it[1] :]
+    facts.alerts = state.alerts[before_it[2] :]
     _judge_gaps(facts, state.gaps[gaps_before:], young=young, grown=grown)
     return facts
 

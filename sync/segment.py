@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .cursor import Cursor
+from .cursor import Cursor, Target, load, matches
 from .places import Places
 from .plan import LogHead
 from .scan import Facts
@@ -35,3 +35,34 @@ class Segment:
         if self.cursor is None:
             raise RuntimeError("there was no contact yet")
         return self.cursor
+
+    def is_foreign_synced(self) -> bool:
+        """Whether the peer's marker is there and no cursor of ours says what it stands for."""
+        return self.places.marker.exists() and not any(path.exists() for path in self.places.cursors)
+
+    def load_cursor(self, target: Target, *, again: bool = False) -> None:
+        """Take the cursor, if it is of this log and target. With `again` it keeps no more than where the lines go."""
+        cursor, _ = load(self.places.cursors)
+        if cursor is None or matches(cursor, self.head.path, target):
+            return
+        if again:
+            cursor.start_again()
+        self.cursor = cursor
+        self.rows_before = cursor.sent.history
+
+    def is_done(self) -> bool:
+        """Whether the cursor says that all is at the server and neither the log nor a file has changed since."""
+        cursor = self.cursor
+        if cursor is None or not cursor.complete or cursor.size != self.head.size:
+            return False
+        root = self.head.path.parent / "files"
+        for name, mark in cursor.files.items():
+            if mark.mtime_ns == 0:  # made from the log
+                continue
+            try:
+                status = (root / name).stat()
+            except OSError:
+                return False
+            if (status.st_size, status.st_mtime_ns) != (mark.size, mark.mtime_ns):
+                return False
+        return True

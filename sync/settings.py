@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import configparser
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 
 from ..logformat import valid_run_id
 from .body import FULL_BODY
 from .credentials import origin_of
-from .errors import SyncError
+from .errors import UsageError
 from .places import default_state_dir
+from .shard import Shard
 
 DEFAULT_BASE_URL = "https://api.wandb.ai"
 MAX_JOBS = 8
-
-
-class UsageError(SyncError):
-    """A setting that cannot be followed; nothing was sent."""
+STATES = ("finished", "failed", "crashed", "running")
+"""How a run may stand: its exit record says 0, or another code; it has none, and is gone, or goes on."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,18 @@ class SyncSettings:
     entity: str | None = None
     run_id: str | None = None
     job_type: str | None = None
+    replace_tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags to send others for; those with an empty text are left out. Each tag is looked at once: nothing is chained."""
+    shard: Shard | None = None
+    """Only this share of the runs; text such as "2/8" or "auto" will do."""
+    states: Collection[str] = ()
+    """Only runs that stand so, of `STATES`; none: all. So it is with the next three."""
+    newer_than: float | None = None
+    """Only runs that have grown since this time (epoch seconds)."""
+    tags: Collection[str] = ()
+    """Only runs with one of these tags, as their logs have them."""
+    min_rows: int = 0
+    """Only runs whose logs hold so many rows."""
     jobs: int | None = None
     """Runs at a time, at most 8; None for as many as there are."""
     retry_for: float = 600.0
@@ -65,11 +77,32 @@ class SyncSettings:
             raise UsageError(f"no server takes {self.run_id!r} for a run id")
         if {self.project, self.entity} & {".", ".."}:
             raise UsageError("project and entity: `.` and `..` are not names")
+        for name in ("states", "tags"):
+            values = getattr(self, name)
+            object.__setattr__(self, name, frozenset([values] if isinstance(values, str) else values))
+        unknown = sorted(set(self.states) - set(STATES))
+        if unknown:
+            raise UsageError(f"no run is ever {unknown[0]!r}; the states are {', '.join(STATES)}")
+        if self.newer_than is not None and not isfinite(self.newer_than):
+            raise UsageError("newer than: a time is no number")
+        if isinstance(self.shard, str):
+            object.__setattr__(self, "shard", Shard.parse(self.shard))
+        object.__setattr__(self, "replace_tags", dict(self.replace_tags))
         object.__setattr__(self, "base_url", self.base_url.rstrip("/"))
+
+    @property
+    def selects(self) -> bool:
+        """Whether some of the runs found may be left out."""
+        return bool(self.shard or self.states or self.newer_than is not None or self.tags or self.min_rows > 0)
+
+    @property
+    def changes_run(self) -> bool:
+        """Whether the run at the server is to say something else than the log, wherever it lies."""
+        return self.job_type is not None or bool(self.replace_tags)
 
 
 def find_base_url(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> str:
-    """`RUNFERRY_BASE_URL`, `WANDB_BASE_URL`, `base_url` in the user's own settings file, else the default."""
+    """`RUNFERRY_BASE_URL`, `WANDB_BASE_URL`, `base_url` in the user's own settings files, else the default."""
     return locate_base_url(environ, home)[0]
 
 
@@ -81,12 +114,22 @@ def locate_base_url(environ: Mapping[str, str] = os.environ, home: Path | None =
     for variable in ("RUNFERRY_BASE_URL", "WANDB_BASE_URL"):
         if environ.get(variable):
             return environ[variable].rstrip("/"), variable
-    config_dir = environ.get("WANDB_CONFIG_DIR")
-    path = (Path(config_dir) if config_dir else (home or Path.home()) / ".config" / "wandb") / "settings"
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read(path, encoding="utf-8")
-    except (configparser.Error, OSError, UnicodeDecodeError):
-        return DEFAULT_BASE_URL, "default"
-    found = parser.get("default", "base_url", fallback="").rstrip("/")
-    return (found, str(path)) if found else (DEFAULT_BASE_URL, "default")
+    for path in _settings_files(environ, home):
+        parser = configparser.ConfigParser(interpolation=None)
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, OSError, UnicodeDecodeError):
+            continue
+        found = parser.get("default", "base_url", fallback="").rstrip("/")
+        if found:
+            return found, str(path)
+    return DEFAULT_BASE_URL, "default"
+
+
+def _settings_files(environ: Mapping[str, str], home: Path | None) -> Iterator[Path]:
+    """The user's own settings files, ours before the peer's, which stands where the peer looks for it."""
+    user = (home or Path(os.path.expanduser("~"))) / ".config"  # noqa: PTH111 - it raises for nothing
+    ours = Path(environ["XDG_CONFIG_HOME"]) if environ.get("XDG_CONFIG_HOME") else user
+    for name, folder in (("runferry", ours), ("wandb", user)):
+        chosen = environ.get(f"{name.upper()}_CONFIG_DIR")
+        yield (Path(chosen) if chosen else folder / name) / "settings"

@@ -16,12 +16,13 @@ from ..logformat import find_logs
 from .clock import Clock
 from .credentials import ApiKey, find_api_key
 from .engine import sync
+from .errors import UsageError
 from .lookout import NEVER, Lookout, WatchedLog, is_one_run
 from .news import News
 from .plan import group, read_head
 from .report import Finished, Planned, Report, Reporter, RunReport, Verdict, silent
 from .session import Session
-from .settings import SyncSettings, UsageError, find_base_url
+from .settings import SyncSettings, find_base_url
 from .transport import Transport
 
 INTERVAL_S = 1.0
@@ -86,6 +87,8 @@ def watch(
     settings = settings or SyncSettings(base_url=find_base_url())
     if settings.dry_run:
         raise UsageError("a watch sends what it finds: it cannot be a dry run")
+    if settings.selects:
+        raise UsageError("a watch follows all runs that it finds: a share or a filter is for a sync without --watch")
     session = session or Session(transport, clock)
     try:
         return _Watch(

@@ -17,11 +17,11 @@ from runferry.sync import yamltext
 from runferry.sync.body import Body
 from runferry.sync.credentials import ApiKey, find_api_key
 from runferry.sync.cursor import Cursor, FileMark, Lines, Target, load, matches, prefix_hash
-from runferry.sync.errors import NoCredentials
+from runferry.sync.errors import NoCredentials, UsageError
 from runferry.sync.lines import MAX_LINE, Console, Rows, console_text, event_line
 from runferry.sync.lock import STALE_AFTER_S, Lock, LockedError
 from runferry.sync.places import Places, default_state_dir
-from runferry.sync.settings import SyncSettings, UsageError, find_base_url
+from runferry.sync.settings import SyncSettings, find_base_url
 from support import logs
 from support.clock import FakeClock
 

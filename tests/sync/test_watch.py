@@ -193,7 +193,7 @@ def test_a_folder_without_idle_is_watched_until_interrupted(rig: WatchRig) -> No
 def test_an_interrupt_during_a_pass_ends_at_once(rig: WatchRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was acknowledged stays so; there is no other pass."""
     log = rig.begin()
-    monkeypatch.setattr("runferry.sync.engine.as_completed", _interrupt)
+    monkeypatch.setattr("runferry.sync.engine.wait", _interrupt)
 
     report = rig.watch(log, story=Story())
 
@@ -201,7 +201,7 @@ def test_an_interrupt_during_a_pass_ends_at_once(rig: WatchRig, monkeypatch: pyt
     assert rig.clock.sleeps == []
 
 
-def _interrupt(_: Any) -> Any:
+def _interrupt(_: Any, **__: Any) -> Any:
     raise KeyboardInterrupt
 
 

@@ -1,0 +1,129 @@
+"""What a sync would find, by run: for people who look before they leap, and for whatever hands runs to many machines.
+
+No server is asked and nothing is written. Each log is opened for its head, its end and its cursor; its rows are not read.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+
+from .choice import left_out, left_out_by_content, state_of
+from .clock import Clock, SystemClock
+from .cursor import Target
+from .liveness import Liveness
+from .places import Places, is_writable
+from .plan import LogHead, Paths, RunPlan, group, survey
+from .segment import Segment
+from .settings import SyncSettings
+
+
+class Todo(str, Enum):
+    """What a sync has to do for a run."""
+
+    ALL = "all"
+    """Nothing of it was sent from here."""
+    REST = "rest"
+    """A part was sent."""
+    NOTHING = "nothing"
+    """All was sent, and nothing has changed since."""
+    SKIP = "skip"
+    """Another tool marked it as synced: it is sent with `include_synced` only."""
+
+
+@dataclass(frozen=True)
+class RunPreview:
+    """One run and what there is to do for it."""
+
+    run: str
+    entity: str | None
+    """None: the server's default for the key."""
+    project: str
+    logs: tuple[str, ...]
+    """Its logs, oldest first: those that one sync has to be given together."""
+    bytes: int
+    started: float
+    """Epoch seconds; 0 if the log does not say."""
+    modified: float
+    """Epoch seconds at which it last grew."""
+    state: str
+    """One of `STATES`, or empty where the end of the log cannot be read."""
+    rows_sent: int
+    """Rows that the server has acknowledged."""
+    todo: Todo
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What `preview` found."""
+
+    runs: tuple[RunPreview, ...]
+    problems: dict[str, str] = field(default_factory=dict)
+    """Path -> why what lies there cannot be synced."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Runs that were not asked for, as `Report` has it."""
+
+
+def preview(paths: Paths = ("wandb",), settings: SyncSettings | None = None, *, clock: Clock | None = None) -> Preview:
+    """The runs below `paths`, and what a sync with these settings has to do for each.
+
+    Args:
+        paths: as `sync` takes them.
+        settings: as `sync` takes them; overrides, share and filters count.
+        clock: the time; a port for tests.
+
+    Raises:
+        UsageError: a path does not exist or a setting cannot be followed.
+    """
+    settings = settings or SyncSettings()
+    liveness = Liveness(clock or SystemClock())
+    heads = survey(paths)
+    runs, omitted = [], dict[str, int]()
+    for plan in group((head for head in heads if not head.problem), settings):
+        reason = left_out(plan, settings)
+        try:
+            reason = reason or left_out_by_content(plan, settings, liveness)
+            state = "" if reason else state_of(plan, settings, liveness)
+        except OSError:
+            state = ""
+        if reason:
+            omitted[reason] = omitted.get(reason, 0) + 1
+        else:
+            runs.append(_preview(plan, settings, state))
+    problems = {os.fspath(head.path): head.problem for head in heads if head.problem and _is_ours(head, settings)}
+    return Preview(tuple(runs), problems, omitted)
+
+
+def _is_ours(head: LogHead, settings: SyncSettings) -> bool:
+    return settings.shard is None or settings.shard.holds(os.fspath(head.path))
+
+
+def _preview(plan: RunPlan, settings: SyncSettings, state: str) -> RunPreview:
+    target = Target(settings.base_url, plan.entity, plan.project, plan.run_id)
+    segments = [Segment(head, Places(head.path, settings.state_dir, is_writable)) for head in plan.segments]
+    for segment in segments:
+        segment.load_cursor(target)
+    return RunPreview(
+        run=plan.run_id,
+        entity=plan.entity,
+        project=plan.project,
+        logs=tuple(os.fspath(head.path) for head in plan.segments),
+        bytes=sum(head.size for head in plan.segments),
+        started=plan.segments[0].start_ns / 1e9,
+        modified=max(head.modified for head in plan.segments),
+        state=state,
+        rows_sent=sum(segment.cursor.sent.history for segment in segments if segment.cursor is not None),
+        todo=_todo(segments, settings),
+    )
+
+
+def _todo(segments: list[Segment], settings: SyncSettings) -> Todo:
+    if all(segment.is_foreign_synced() for segment in segments) and not settings.include_synced:
+        return Todo.SKIP
+    if all(segment.cursor is None for segment in segments):
+        return Todo.ALL
+    if settings.include_synced:
+        return Todo.ALL
+    done = all(segment.is_done() for segment in segments) and not settings.changes_run
+    return Todo.NOTHING if done else Todo.REST
