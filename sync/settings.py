@@ -85,8 +85,9 @@ class SyncSettings:
             raise UsageError(f"no run is ever {unknown[0]!r}; the states are {', '.join(STATES)}")
         if self.newer_than is not None and not isfinite(self.newer_than):
             raise UsageError("newer than: a time is no number")
-        if isinstance(self.shard, str):
-            object.__setattr__(self, "shard", Shard.parse(self.shard))
+        shard: object = self.shard
+        if isinstance(shard, str):
+            object.__setattr__(self, "shard", Shard.parse(shard))
         object.__setattr__(self, "replace_tags", dict(self.replace_tags))
         object.__setattr__(self, "base_url", self.base_url.rstrip("/"))
 

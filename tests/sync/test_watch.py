@@ -684,7 +684,12 @@ def test_the_command_follows_and_ends_in_good_order(tmp_path: Path) -> None:
 
         assert process.returncode == 130, errors
         assert "Traceback" not in errors
-        assert events(said)[-1] == {"type": "done", "exit_code": 130, "counts": {"synced": 1, "live": 1}}
+        assert events(said)[-1] == {
+            "type": "done",
+            "exit_code": 130,
+            "counts": {"synced": 1, "live": 1},
+            "left_out": {},
+        }
         assert [row["_step"] for row in server.history("local", "proj", "live")] == [0]
 
 
