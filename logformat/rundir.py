@@ -23,7 +23,9 @@ LOG_SUFFIX = ".wandb"
 MAX_DEPTH = 32
 """Folders below the path given in which logs are looked for."""
 _OF_A_RUN = frozenset({"files", "logs", "tmp"})  # folders of a run directory, which may hold any number of files
-_NO_RUNS = frozenset({".git", "__pycache__", "node_modules"})  # wide, and nobody logs there
+TRASH = ".runferry-trash"
+"""Folder beside run directories that are being deleted: what is left in it is no run any more."""
+_NO_RUNS = frozenset({".git", "__pycache__", "node_modules", TRASH})  # wide, and nobody logs there
 
 Scan = Callable[[Path], AbstractContextManager[Iterator[os.DirEntry[str]]]]
 
