@@ -11,21 +11,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..sync.settings import DEFAULT_JOBS, MAX_JOBS
+from .syncoptions import choice_options, settings_of, target_options
 from .syncoutputs import Outputs
 
 if TYPE_CHECKING:
     from ..sync.watch import Watching
 
 
-@click.command(name="sync", context_settings={"help_option_names": ["-h", "--help"]})
+class SyncCommand(click.Command):
+    """The command, which hands over to `sync plan` where that is asked for; a folder of that name is `./plan`."""
+
+    def make_context(  # noqa: D102 - click's
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] != ["plan"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from .syncplan import command as plan
+
+        return plan.make_context(f"{info_name} plan", args[1:], parent, **extra)
+
+
+@click.command(name="sync", cls=SyncCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("-p", "--project", help="Send to this project instead of the log's.")
-@click.option("-e", "--entity", help="Send to this user or team instead of the log's.")
-@click.option("--id", "run_id", help="Send as this run. Several logs become one run, in order of their start.")
-@click.option("--job-type", help="Job type to give the run instead of the log's.")
-@click.option("--base-url", help="Server; else RUNFERRY_BASE_URL, WANDB_BASE_URL, your settings file.")
+@target_options
+@choice_options
 @click.option(
-    "-j", "--jobs", type=click.IntRange(1, 8), help="Runs at a time.  [default: as many as there are, up to 8]"
+    "-j",
+    "--jobs",
+    "-n",
+    type=click.IntRange(1, MAX_JOBS, clamp=True),
+    help=f"Runs at a time, at most {MAX_JOBS}.  [default: as many as there are, up to {DEFAULT_JOBS}]",
 )
 @click.option(
     "--retry-for", type=float, default=600.0, show_default=True, help="Seconds to retry a request; 0: do not retry."
@@ -37,9 +53,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds without growth after which a log without exit record counts as crashed.",
 )
-@click.option("--include-synced", is_flag=True, help="Also logs marked as synced; lines go to the same places again.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent; contact nobody.")
-@click.option("--watch", "watches", is_flag=True, help="Go on while the runs do, and send what they log as it comes.")
+@click.option(
+    "--watch", "--live", "watches", is_flag=True, help="Go on while the runs do, and send what they log as it comes."
+)
 @click.option("--interval", type=float, metavar="SECONDS", help="With --watch: between two looks.  [default: 1]")
 @click.option("--idle", type=float, metavar="SECONDS", help="With --watch: end when nothing has grown for so long.")
 @click.option("--writer", type=int, hidden=True)
@@ -53,11 +70,14 @@ if TYPE_CHECKING:
     help="Write counters here, as OpenMetrics text for node_exporter.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, each with a `type`.")
+@click.option("--include-online", "--no-skip-online", "needless", is_flag=True, hidden=True)
+@click.option("-y", "--yes", "needless", is_flag=True, hidden=True)
+@click.option("-v", "--verbose", "needless", is_flag=True, hidden=True)
 def command(
     paths: tuple[Path, ...],
     *,
     as_json: bool,
-    base_url: str | None,
+    needless: bool,  # noqa: ARG001 - options of the peer's that ask for what is always done
     watches: bool,
     interval: float | None,
     idle: float | None,
@@ -68,8 +88,8 @@ def command(
 ) -> None:
     """Replay logs to a backend; safe to stop and to repeat.
 
-    PATHS are logs (run-ID.wandb), run directories, wandb directories, or any tree of them; ./wandb by default. Only
-    what the server has not acknowledged yet is sent. The run directory is only read, but for three small files beside
+    PATHS are logs (run-ID.wandb), run directories, wandb directories, any tree of them, or patterns of such paths;
+    ./wandb by default. Only what the server has not acknowledged yet is sent. The run directory is only read, but for three small files beside
     the log: cursor, lock and the marker that says that everything arrived.
 
     The API key comes from RUNFERRY_API_KEY, WANDB_API_KEY, or netrc.
@@ -77,6 +97,9 @@ def command(
     With --watch it goes on: new rows and new runs are picked up within two seconds. It ends when every run named has
     ended, or has not grown for --stale-after. Below a folder of runs, where new ones may appear, it ends after --idle
     seconds without growth, or when it is interrupted.
+
+    `runferry sync plan [PATHS]` lists the runs and what there is to do for each. Runs that --shard, --state, --newer,
+    --tag or --min-rows leave out are counted and not touched.
 
     \b
     Verdict of each log
@@ -97,7 +120,6 @@ def command(
     """
     from ..sync import NoCredentials, SyncSettings, UsageError, sync
     from ..sync.session import Session
-    from ..sync.settings import find_base_url
     from ..sync.watch import watch
 
     if not watches and (interval, idle) != (None, None):
@@ -106,7 +128,7 @@ def command(
         raise click.ClickException("no wandb directory here: name a log, a run directory, or a folder of them")
     paths = paths or (Path("wandb"),)
     try:
-        settings = SyncSettings(base_url=base_url or find_base_url(), **options)
+        settings = SyncSettings(**settings_of(options))
         watching = _watching(interval, idle, writer) if watches else None
         outputs = Outputs(settings, paths, as_json=as_json, report=report_file, metrics=metrics_file)
         with _ended_by_sigterm(), outputs:

@@ -26,12 +26,12 @@ from .plan import LogHead, Paths, RunPlan, group, survey
 from .replay import RunReplay
 from .report import Finished, Planned, Report, Reporter, RunReport, Verdict, silent
 from .session import Session
-from .settings import MAX_JOBS, SyncSettings, find_base_url
+from .settings import DEFAULT_JOBS, MAX_JOBS, SyncSettings, find_base_url
 from .transport import Transport
 
 _BODIES_IN_MEMORY = 2 * FULL_BODY  # bytes; what all workers together may gather before they send
 _QUEUED_PER_JOB = 2  # runs handed to the workers: those of a fleet do not all wait in memory
-_SMALLEST_BODY = 2 * 1024 * 1024
+_SMALLEST_BODY = 512 * 1024
 
 
 def sync(
@@ -130,9 +130,9 @@ def _replay_all(
     session: Session,
 ) -> bool:
     """Run the workers; adds to `tally`. True when the user interrupted."""
-    jobs = min(settings.jobs or MAX_JOBS, MAX_JOBS, len(plans))
+    jobs = min(settings.jobs or DEFAULT_JOBS, MAX_JOBS, len(plans))
     heartbeat = Heartbeat()
-    uploads = ThreadPoolExecutor(MAX_JOBS, thread_name_prefix="runferry-file")
+    uploads = ThreadPoolExecutor(max(DEFAULT_JOBS, jobs), thread_name_prefix="runferry-file")
     workers = ThreadPoolExecutor(jobs, thread_name_prefix="runferry-run")
     channel = Channel(
         session.transport,

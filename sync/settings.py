@@ -17,7 +17,9 @@ from .places import default_state_dir
 from .shard import Shard
 
 DEFAULT_BASE_URL = "https://api.wandb.ai"
-MAX_JOBS = 8
+DEFAULT_JOBS = 8
+MAX_JOBS = 32
+"""More runs at a time than the default pay where answers are slow: each waits for its own."""
 STATES = ("finished", "failed", "crashed", "running")
 """How a run may stand: its exit record says 0, or another code; it has none, and is gone, or goes on."""
 
@@ -45,7 +47,7 @@ class SyncSettings:
     min_rows: int = 0
     """Only runs whose logs hold so many rows."""
     jobs: int | None = None
-    """Runs at a time, at most 8; None for as many as there are."""
+    """Runs at a time, at most `MAX_JOBS`; None for as many as there are, up to `DEFAULT_JOBS`."""
     retry_for: float = 600.0
     """How long a request is retried after its first failure; 0 for a single attempt."""
     stale_after: float = 600.0

@@ -1,0 +1,111 @@
+"""`runferry sync plan`: the runs found, and what a sync has to do for each, without asking a server."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .syncoptions import choice_options, settings_of, target_options
+from .text import PIPE_WIDTH, ago, plain_json, printable, size
+
+if TYPE_CHECKING:
+    from ..sync import Preview, RunPreview
+
+
+@click.command(name="plan", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@target_options
+@choice_options
+@click.option(
+    "--stale-after",
+    type=float,
+    default=600.0,
+    show_default=True,
+    help="Seconds without growth after which a log without exit record counts as crashed.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line and run, each with a `type`.")
+def command(paths: tuple[Path, ...], *, as_json: bool, **options: Any) -> None:
+    """List the runs below PATHS (default: ./wandb), and what a sync with these options has to do for each.
+
+    Nobody is contacted and nothing is written. With --json each line is a run with the logs that one sync has to be
+    given together: for GNU parallel, job arrays and the like. Exit code 1: a log cannot be synced.
+
+    \b
+    What there is to do
+      all      nothing of it was sent from here
+      rest     a part was sent
+      nothing  all was sent, and nothing has changed since
+      skip     another tool marked it as synced
+    """
+    from ..sync import SyncSettings, UsageError, preview
+
+    if not paths and not Path("wandb").exists():
+        raise click.ClickException("no wandb directory here: name a log, a run directory, or a folder of them")
+    try:
+        found = preview(paths or (Path("wandb"),), SyncSettings(**settings_of(options)))
+    except UsageError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        _print_json(found)
+    else:
+        _print_table(found)
+    if found.problems:
+        sys.exit(1)
+
+
+def _print_json(found: Preview) -> None:
+    for run in found.runs:
+        target = f"{run.entity or ''}/{run.project}/{run.run}"
+        click.echo(plain_json({"type": "run", **asdict(run), "todo": run.todo.value, "target": target}))
+    for path, problem in found.problems.items():
+        click.echo(plain_json({"type": "problem", "path": path, "problem": problem}))
+    click.echo(plain_json({"type": "done", "runs": len(found.runs), "left_out": found.left_out}))
+
+
+def _print_table(found: Preview) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in _TITLES:
+        right = title in {"logs", "size", "rows sent"}
+        folds = title in {"target", "log"}
+        table.add_column(
+            title, justify="right" if right else "left", no_wrap=not folds, overflow="fold" if folds else "ellipsis"
+        )
+    for run in found.runs:
+        table.add_row(*(Text(printable(cell)) for cell in _cells(run)))
+    if found.runs:
+        console.print(table)
+    for path, problem in found.problems.items():
+        click.echo(f"{printable(path)}: {printable(problem)}", err=True)
+    todo = sum(run.todo.value in {"all", "rest"} for run in found.runs)
+    left_out = sum(found.left_out.values())
+    text = f"{len(found.runs)} runs, {todo} to sync"
+    click.echo(f"{text}, {left_out} left out" if left_out else text, err=True)
+
+
+_TITLES = ("run", "state", "to do", "logs", "size", "written", "rows sent", "target", "log")
+
+
+def _cells(run: RunPreview) -> tuple[str, ...]:
+    return (
+        run.run,
+        run.state,
+        run.todo.value,
+        str(len(run.logs)),
+        size(run.bytes),
+        f"{ago(time.time() - run.modified)} ago",
+        str(run.rows_sent),
+        f"{run.entity or '(your entity)'}/{run.project}",
+        run.logs[0],
+    )
