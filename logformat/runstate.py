@@ -10,14 +10,13 @@ from typing import Any
 
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
+from .elapsed import Elapsed, shifted_runtime
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
 
 _STREAMS = {0: "stderr", 1: "stdout"}
-_LATEST_NS = 10**20
-"""Nanoseconds since the epoch, the year 5138: a time behind it is garbage that must not become a run's length."""
 _POLICIES = {0: "now", 1: "end", 2: "live"}
 
 
@@ -89,10 +88,12 @@ class RunState:
         self.part_count = 0
         """History records that were further parts of a row: `row_count` and this are all that were understood."""
         self.last_step: int | None = None
+        """Of the latest row that has one."""
+        self.highest_step: int | None = None
         self.samples: list[Sample] = []
         self.sample_count = 0
-        self.last_time_ns = 0
-        """The latest time that a row, sample or console line carries."""
+        self.elapsed = Elapsed()
+        """How long the run took, and how the logs share it."""
         self.console: list[ConsoleLine] = []
         """Complete lines; `console_rest` has unfinished ones."""
         self.console_count = 0
@@ -113,8 +114,6 @@ class RunState:
         """Records by kind."""
         self.bad_records = 0
         """Records whose message could not be parsed."""
-        self.last_runtime = 0.0
-        """Seconds: the largest `_runtime` of a row."""
         self._summary = Summary()
         self._summary_step = b""
         """The step that the latest summary record carries: logs of the peer hold it just before the row itself."""
@@ -179,7 +178,8 @@ class RunState:
         A log that begins with its header or run record is noticed without, if rows came before.
         """
         self._row_step, self._row_offset = None, 0
-        self.exit_code, self.preempting = None, False
+        self.exit_code, self.exit_runtime, self.preempting = None, 0, False
+        self.elapsed.begin_log()
 
     def add_all(self, items: Iterable[Record | Gap]) -> RunState:
         """Add each of `items`; returns itself, so that `RunState().add_all(read_records(path))` reads well."""
@@ -215,12 +215,18 @@ class RunState:
 
     @property
     def runtime(self) -> float:
-        """Seconds that the run took: what the exit record says, else up to the last time that anything carries."""
-        if self.exit_runtime:
-            return float(self.exit_runtime)
-        if self.info.start_time_ns and self.last_time_ns > self.info.start_time_ns:
-            return max(self.last_runtime, (self.last_time_ns - self.info.start_time_ns) / 1e9)
-        return self.last_runtime
+        """Seconds that the run took, over all of its logs: exit records, else the last time that anything carries."""
+        return self.elapsed.total
+
+    @property
+    def last_runtime(self) -> float:
+        """Seconds: the largest `_runtime` of a row."""
+        return self.elapsed.latest
+
+    @property
+    def last_time_ns(self) -> int:
+        """The latest time that a row, sample or console line carries."""
+        return self.elapsed.latest_ns
 
     def status(self, *, age: float, stale_after: float = 600.0) -> str:
         """`finished`, `failed`, `crashed`, `running` or `unknown`; `age` is the seconds since the log last grew."""
@@ -254,12 +260,15 @@ class RunState:
             self.row_count += 1
         if text is not None and (number := step_of(text)) is not None:
             self.last_step = number
+            if self.highest_step is None or number > self.highest_step:
+                self.highest_step = number
         if timestamp >= 0:
-            self._saw_time(_number(texts[timestamp]) * 1e9)
+            self.elapsed.saw(_number(texts[timestamp]) * 1e9)
         if runtime >= 0:
-            seconds = _number(texts[runtime])
-            if seconds * 1e9 < _LATEST_NS:
-                self.last_runtime = max(self.last_runtime, seconds)
+            if self.elapsed.shift:
+                texts = texts.copy()
+                texts[runtime] = shifted_runtime(texts[runtime], self.elapsed.shift)
+            self.elapsed.saw_row(texts[runtime])
         if self._keep and part:
             row_of(paths, texts, self._row)
         elif self._keep:
@@ -275,10 +284,6 @@ class RunState:
         plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary, part=part)
         self._summary.update(plain_paths, plain_texts)
 
-    def _saw_time(self, time_ns: float) -> None:
-        if 0 < time_ns < _LATEST_NS:
-            self.last_time_ns = max(self.last_time_ns, int(time_ns))
-
     def _run(self, record: Record) -> None:
         run = record.message()
         self._header(record)
@@ -288,6 +293,8 @@ class RunState:
         started_ns = nanoseconds(run.start_time)
         self._is_later = self._is_later or self._started_ns not in {0, started_ns}
         self._started_ns = started_ns
+        goes_on = bool(run.runtime or run.starting_step)  # which only our writers say
+        self.elapsed.begin_run(started_ns, goes_on=goes_on, runtime=run.runtime)
         for ours, theirs in (
             ("run_id", run.run_id),
             ("entity", run.entity),
@@ -348,6 +355,7 @@ class RunState:
             at = paths.index(STEP)
             self._summary_step = texts.pop(at)
             paths = paths[:at] + paths[at + 1 :]
+        texts = self.elapsed.in_summary(paths, texts)
         if self._is_later:
             kept = [pair for pair in zip(paths, texts, strict=True) if not self._folds.makes(pair[0])]
             paths, texts = tuple(path for path, _ in kept), [text for _, text in kept]
@@ -357,7 +365,7 @@ class RunState:
         stats = record.message()
         self.sample_count += 1
         timestamp = nanoseconds(stats.timestamp)
-        self._saw_time(timestamp)
+        self.elapsed.saw(timestamp)
         if self._keep:
             self.samples.append(Sample(timestamp, sample_values(stats)))
 
@@ -372,7 +380,7 @@ class RunState:
     def _add_lines(self, lines: list[ConsoleLine]) -> None:
         self.console_count += len(lines)
         for line in lines:
-            self._saw_time(line.timestamp_ns)
+            self.elapsed.saw(line.timestamp_ns)
         if self._keep:
             self.console.extend(lines)
 
@@ -422,6 +430,7 @@ class RunState:
         end = record.message()
         self.exit_code = end.exit_code
         self.exit_runtime = end.runtime
+        self.elapsed.end(end.runtime)
 
     def _preempting(self, record: Record) -> None:  # noqa: ARG002 - one signature for all kinds
         self.preempting = True
