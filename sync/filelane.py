@@ -9,7 +9,8 @@ from .body import Body
 from .cursor import FileMark
 from .work import RunWork
 
-_MADE = frozenset({runfiles.SUMMARY_FILE, runfiles.CONFIG_FILE, runfiles.METADATA_FILE, runfiles.CONSOLE_FILE})
+MADE = frozenset({runfiles.SUMMARY_FILE, runfiles.CONFIG_FILE, runfiles.METADATA_FILE, runfiles.CONSOLE_FILE})
+"""Files that are made from the log, whatever lies under their names."""
 
 
 def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) -> None:
@@ -58,7 +59,7 @@ def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
         homes = runfiles.by_home(segment.found.files, segment.head.path.parent, folders)
         for home, names in homes.items():
             found, lost = runfiles.recorded_files(home, names)
-            files.update({file.name: file for file in found if file.name not in _MADE})
+            files.update({file.name: file for file in found if file.name not in MADE})
             missing += lost
     return list(files.values()), missing
 

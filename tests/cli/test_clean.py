@@ -1,0 +1,95 @@
+"""`runferry clean` as a user or a cron job types it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from runferry.cli import group
+from support import logs
+from support.syncrig import Rig
+
+
+def clean(rig: Rig, *arguments: Any, **options: Any) -> Any:
+    environment = {"RUNFERRY_STATE_DIR": str(rig.state)}
+    return CliRunner().invoke(group, ["clean", *map(str, arguments), str(rig.folder)], env=environment, **options)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    """One run that may go, and one that goes on."""
+    rig = Rig(tmp_path)
+    rig.run(run_id="done")
+    rig.run(run_id="alive", exit_code=None, prefix="run-20260922_000000")
+    rig.sync()
+    return rig
+
+
+def test_without_a_terminal_nothing_is_deleted(rig: Rig) -> None:
+    """What would be deleted is told with its size, what is kept with the reason, and how to do it."""
+    result = clean(rig, input="y\n")
+
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["deletable", "kept"]
+    assert "no exit record" in lines[1]
+    assert "1 deletable, 1 kept; --yes deletes" in result.stderr
+    assert len(list(rig.folder.iterdir())) == 2
+
+
+def test_yes_deletes(rig: Rig) -> None:
+    """Without a question; the other run stays."""
+    result = clean(rig, "--yes")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0].startswith("deleted")
+    assert [folder.name for folder in rig.folder.iterdir()] == ["run-20260922_000000-alive"]
+    assert clean(rig, "--yes", "--dry-run").exit_code == 0
+
+
+def test_a_dry_run_deletes_nothing_whatever_else_is_said(rig: Rig) -> None:
+    """`--dry-run --yes` is a dry run."""
+    clean(rig, "--yes", "--dry-run")
+
+    assert len(list(rig.folder.iterdir())) == 2
+
+
+def test_json(rig: Rig) -> None:
+    """One object per run, and one with the counts at the end."""
+    result = clean(rig, "--json", "--yes")
+    done, kept, end = map(json.loads, result.stdout.splitlines())
+
+    assert (done["type"], done["run"], done["fate"], done["reason"]) == ("clean", "done", "deleted", "")
+    assert kept["fate"] == "kept"
+    assert end == {"type": "done", "counts": {"deleted": 1, "kept": 1}, "bytes": done["bytes"], "leftovers": 0}
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("n\n", 2), ("", 2)])
+def test_a_terminal_is_asked_once(rig: Rig, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
+    """With the directories, their number and their size; whoever says nothing has not said yes."""
+    monkeypatch.setattr("runferry.cli.clean._is_terminal", lambda: True)
+    result = clean(rig, input=answer)
+
+    assert "Delete 1 run (" in result.stdout
+    assert len(list(rig.folder.iterdir())) == left
+    assert result.exit_code == (0 if answer else 1)
+
+
+@pytest.mark.parametrize(("span", "fate"), [("3650000d", "kept"), ("0", "deletable"), ("1s", "deletable")])
+def test_older_than(rig: Rig, span: str, fate: str) -> None:
+    """A span of time with a unit; days without one."""
+    for log in rig.folder.glob("*/*.wandb"):
+        logs.set_age(log, 1000, now=time.time())
+    result = clean(rig, "--json", "--older-than", span)
+
+    assert json.loads(result.stdout.splitlines()[0])["fate"] == fate
+
+
+def test_wrong_usage_is_2(rig: Rig) -> None:
+    """No such path, and a span that is none."""
+    assert clean(rig, "--older-than", "soon").exit_code == 2
+    assert CliRunner().invoke(group, ["clean", "/nowhere"], standalone_mode=False).exception is not None

@@ -1,0 +1,313 @@
+"""What may be deleted and what is kept, also when it changes while it is looked at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runferry.logformat.rundir import TRASH
+from runferry.sync.clean import Candidate, Cleaner, Fate
+from runferry.sync.lock import Lock
+from runferry.sync.report import Verdict
+from support import logs
+from support.syncrig import Rig, cursor, marker
+
+
+def cleaner(rig: Rig, **options: Any) -> Cleaner:
+    return Cleaner(state_dir=rig.state, clock=rig.clock, **options)
+
+
+def look(rig: Rig, **options: Any) -> list[Candidate]:
+    return cleaner(rig, **options).look([rig.folder])
+
+
+def reason(rig: Rig) -> str:
+    """Why the only run is kept; empty if it is not."""
+    (candidate,) = look(rig)
+    return candidate.reason
+
+
+def synced(rig: Rig, **options: Any) -> Path:
+    log = rig.run(**options)
+    report = rig.sync(log)
+    assert rig.only(report).verdict is Verdict.SYNCED, rig.only(report).reason
+    return log
+
+
+def test_a_run_that_is_at_the_server_goes(rig: Rig) -> None:
+    """Its directory with everything in it, and `latest-run` if it leads there; its size is told before."""
+    log = synced(rig)
+    (rig.folder / "latest-run").symlink_to(log.parent.name)
+    (candidate,) = look(rig)
+    size = sum(file.stat().st_size for file in log.parent.rglob("*") if file.is_file())
+
+    assert (candidate.run, candidate.logs, candidate.bytes, candidate.fate) == (
+        "a1b2c3d4",
+        (log,),
+        size,
+        Fate.DELETABLE,
+    )
+    assert cleaner(rig).delete(candidate) == (Fate.DELETED, "")
+    assert list(rig.folder.iterdir()) == []
+
+
+def test_latest_run_of_another_run_stays(rig: Rig) -> None:
+    """The link is touched only if what it leads to is gone."""
+    log = synced(rig)
+    other = rig.run(run_id="other", prefix="run-20260922_000000")
+    (rig.folder / "latest-run").symlink_to(other.parent.name)
+    candidate = next(item for item in look(rig) if item.logs == (log,))
+    cleaner(rig).delete(candidate)
+
+    assert (rig.folder / "latest-run").resolve() == other.parent.resolve()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda log: cursor(log).unlink(), "not synced from here"),
+        (lambda log: cursor(log).write_text("{"), "not a cursor"),
+        (lambda log: marker(log).unlink(), "not marked"),
+        (lambda log: logs.make_log(log, logs.row(9), append=True), "changed since"),
+        (lambda log: log.write_bytes(log.read_bytes()[:-1] + b"x"), "not the one that was sent"),
+        (lambda log: (log.parent / "files" / "saved.txt").write_text("changed meanwhile"), "saved.txt has changed"),
+        (lambda log: (log.parent / "files" / "notes.txt").write_text("never sent"), "notes.txt was never sent"),
+        (lambda log: shutil.copy(log, log.with_name("run-other.wandb")), "another log in its directory"),
+    ],
+)
+def test_what_is_not_surely_at_the_server_is_kept(rig: Rig, change: Callable[[Path], Any], why: str) -> None:
+    """Without a cursor, or with one that does not fit: log, marker, size, bytes, a saved file, a file nobody knows."""
+    log = rig.run()
+    (log.parent / "files" / "saved.txt").write_text("saved")
+    logs.make_log(log, *logs.simple_records(exit_code=None), logs.files_record("saved.txt"), logs.exit_record())
+    rig.settle(log)
+    rig.sync(log)
+    assert reason(rig) == ""
+    change(log)
+
+    found = next(item for item in look(rig) if log in item.logs)
+    assert why in found.reason
+    assert cleaner(rig).delete(found)[0] is Fate.KEPT
+    assert log.exists()
+
+
+def test_a_run_whose_end_was_not_seen_is_kept(rig: Rig) -> None:
+    """Also when all of it was sent, and it counts as crashed: its writer may come back."""
+    log = rig.run(exit_code=None)
+    rig.settle(log, age=10_000)
+    assert rig.only(rig.sync(log)).verdict is Verdict.SYNCED
+
+    assert "no exit record" in reason(rig)
+
+
+def test_a_partial_run_is_kept(rig: Rig) -> None:
+    """What is missing at the server is nowhere else."""
+    log = rig.run()
+    data = bytearray(log.read_bytes())
+    data[400] ^= 1
+    log.write_bytes(data)
+    rig.settle(log)
+    assert rig.only(rig.sync(log)).verdict is Verdict.PARTIAL
+
+    assert "not all of it is at the server" in reason(rig)
+
+
+def test_young_runs_are_kept_where_that_is_asked_for(rig: Rig) -> None:
+    """By the time of the log's last change, not by the folder's name; a clock that is ahead makes nothing old."""
+    log = synced(rig)
+    rig.settle(log, age=3600)
+
+    assert look(rig, older_than=3601)[0].fate is Fate.KEPT
+    assert look(rig, older_than=3599)[0].fate is Fate.DELETABLE
+    rig.settle(log, age=-50_000)
+    assert look(rig, older_than=60)[0].fate is Fate.KEPT
+
+
+def test_a_run_goes_with_all_its_logs_or_not_at_all(rig: Rig) -> None:
+    """A segment that was not sent keeps the others, also when it is not below the path that was given."""
+    first = rig.run(start=logs.START_S, exit_code=None)
+    second = rig.run(start=logs.START_S + 1000, prefix="run-20260921_150000")
+    rig.sync(first, second)
+    assert [(item.logs, item.reason) for item in look(rig)] == [((first, second), "")]
+    assert "another log of the run" in cleaner(rig).look([second])[0].reason
+    third = rig.run(start=logs.START_S + 2000, prefix="run-20260921_160000")
+    assert "not synced from here" in reason(rig)
+    shutil.rmtree(third.parent)
+    (candidate,) = look(rig)
+
+    assert cleaner(rig).delete(candidate) == (Fate.DELETED, "")
+    assert list(rig.folder.iterdir()) == []
+
+
+def test_only_run_directories_are_deleted(rig: Rig, tmp_path: Path) -> None:
+    """A log in a folder of another name, or in one that is a link, stays, and so does what the link leads to."""
+    log = synced(rig)
+    loose = tmp_path / "loose"
+    shutil.copytree(log.parent, loose)
+    assert "run directory of its own" in cleaner(rig).look([loose])[0].reason
+    moved = tmp_path / log.parent.name
+    log.parent.rename(moved)
+    log.parent.symlink_to(moved)
+    found = cleaner(rig).look([log.parent])[0]
+    assert "link" in found.reason
+    assert cleaner(rig).delete(found)[0] is Fate.KEPT
+    log.parent.unlink()
+    log.parent.mkdir()
+    log.symlink_to(moved / log.name)
+    (found,) = look(rig)
+    assert cleaner(rig).delete(found)[0] is Fate.KEPT
+
+    assert (moved / log.name).exists()
+
+
+def test_links_are_not_followed(rig: Rig, tmp_path: Path) -> None:
+    """A saved file or folder that is a link goes; what it leads to stays."""
+    log = synced(rig)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "keep.txt").write_text("keep")
+    (log.parent / "files" / "linked").symlink_to(tmp_path / "data")
+    (log.parent / "files" / "keep.txt").symlink_to(tmp_path / "data" / "keep.txt")
+    (candidate,) = look(rig)
+
+    assert cleaner(rig).delete(candidate) == (Fate.DELETED, "")
+    assert (tmp_path / "data" / "keep.txt").read_text() == "keep"
+
+
+def test_a_log_that_another_sync_holds_is_kept(rig: Rig) -> None:
+    """The lock is taken before the last look, and given back."""
+    log = synced(rig)
+    (candidate,) = look(rig)
+    other = Lock(log.with_name(log.name + ".lock"), rig.clock)
+    other.acquire()
+
+    fate, why = cleaner(rig).delete(candidate)
+
+    assert (fate, "is syncing it" in why) == (Fate.KEPT, True)
+    other.release()
+    assert cleaner(rig).delete(candidate)[0] is Fate.DELETED
+
+
+def test_what_changes_after_the_look_is_kept(rig: Rig) -> None:
+    """Everything is looked at again: a log that has grown, or a new segment, between the question and the answer."""
+    log = synced(rig)
+    (candidate,) = look(rig)
+    before = log.read_bytes()
+    logs.make_log(log, logs.row(9), append=True)
+    assert cleaner(rig).delete(candidate)[0] is Fate.KEPT
+    log.write_bytes(before)
+    rig.settle(log)
+    new = rig.run(start=logs.START_S + 500, prefix="run-20260921_150000")
+
+    fate, why = cleaner(rig).delete(candidate)
+
+    assert (fate, str(new) in why) == (Fate.KEPT, True)
+
+
+@pytest.mark.parametrize("race", ["grows", "new segment"])
+def test_what_changes_at_the_last_moment_is_put_back(rig: Rig, race: str) -> None:
+    """Between the last look and the move: the run is where it was, whole, and the next look says why it stays."""
+    log = synced(rig)
+    (candidate,) = look(rig)
+    before = log.read_bytes()
+    happened = []
+
+    def rename(source: Path, target: Path) -> None:
+        source.rename(target)
+        if not happened:
+            happened.append(race)
+            if race == "grows":
+                logs.make_log(target / log.name, logs.row(9), append=True)
+            else:
+                rig.run(start=logs.START_S + 500, prefix="run-20260921_150000")
+
+    fate, why = cleaner(rig, rename=rename).delete(candidate)
+
+    assert (fate, "at this moment" in why) == (Fate.KEPT, True)
+    assert log.read_bytes().startswith(before)
+    assert not log.with_name(log.name + ".lock").exists()
+    assert look(rig)[0].fate is Fate.KEPT
+
+
+def test_a_kill_leaves_a_whole_run_or_none(rig: Rig) -> None:
+    """Killed at each move and deletion of a run with two logs: what is left is refused or already done for a sync, and the next clean ends it."""
+    requests = []
+    for moment in range(1, 8):
+        shutil.rmtree(rig.folder)
+        rig.folder.mkdir()
+        rig.backend.runs.clear()
+        first = rig.run(start=logs.START_S, exit_code=None)
+        second = rig.run(start=logs.START_S + 1000, prefix="run-20260921_150000")
+        rig.sync(first, second)
+        held = rig.backend.runs["a1b2c3d4"].stream("history")
+        (candidate,) = look(rig)
+        steps = [0]
+
+        def kill(port: Callable[..., Any], steps: list[int] = steps, moment: int = moment) -> Callable[..., Any]:
+            def step(*arguments: Any) -> None:
+                steps[0] += 1
+                if steps[0] >= moment:
+                    raise SystemExit(f"killed at {moment}")
+                port(*arguments)
+
+            return step
+
+        try:
+            cleaner(rig, rename=kill(os.rename), remove=kill(shutil.rmtree)).delete(candidate)
+        except SystemExit:
+            pass
+        else:
+            break
+        for lock in rig.folder.rglob("*.lock"):  # a dead process holds none
+            lock.unlink()
+        rig.backend.forget()
+        left = [log for log in (first, second) if log.exists()]
+        if left:
+            rig.sync()
+        requests.append(len(rig.backend.requests))
+        assert rig.backend.runs["a1b2c3d4"].stream("history") == held
+        cleaner(rig).sweep([rig.folder])
+        for candidate in look(rig):
+            assert cleaner(rig).delete(candidate) == (Fate.DELETED, "")
+        assert list(rig.folder.iterdir()) == []
+    assert len(requests) >= 5
+    assert set(requests) == {0}
+
+
+def test_what_was_moved_but_not_decided_is_put_back(rig: Rig) -> None:
+    """A clean that was killed between the move and the last look: the run may have grown, so it comes back."""
+    log = synced(rig)
+    (rig.folder / TRASH).mkdir()
+    log.parent.rename(rig.folder / TRASH / f"{log.parent.name}.0011aabb.moving")
+    assert look(rig) == []
+
+    assert cleaner(rig).sweep([rig.folder]) == 0
+    assert log.exists()
+    assert not (rig.folder / TRASH).exists()
+
+
+def test_a_directory_that_cannot_be_written_is_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tried there."""
+    synced(rig)
+    monkeypatch.setattr("runferry.sync.clean.is_writable", lambda _: False)
+
+    assert "cannot be written" in reason(rig)
+
+
+def test_a_failure_halfway_says_what_is_left(rig: Rig) -> None:
+    """A file that cannot be deleted: the run is gone, its rest is named, and the next clean goes on."""
+    synced(rig)
+    (candidate,) = look(rig)
+
+    def fails(_: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    fate, why = cleaner(rig, remove=fails).delete(candidate)
+    assert (fate, "the next clean goes on: Operation not permitted" in why) == (Fate.FAILED, True)
+    assert look(rig) == []
+
+    assert cleaner(rig).sweep([rig.folder]) == 1
+    assert list(rig.folder.iterdir()) == []
