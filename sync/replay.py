@@ -75,6 +75,17 @@ class RunReplay:
             name = f"{error.filename}: " if error.filename else ""
             return verdict.failed(work, f"{name}{error.strerror or error}")
 
+    def read(self) -> RunWork:
+        """Load the cursors and read the logs, and nothing else: for whoever wants to know what they hold.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        for segment in self.segments:
+            segment.load_cursor(self.work.target)
+        self._scan()
+        return self.work
+
     def _sync(self) -> list[RunReport]:
         work = self.work
         for segment in self.segments:
@@ -213,7 +224,8 @@ class RunReplay:
             cursor.complete, cursor.gaps = False, segment.found.gaps()
             if segment is self.work.last:
                 cursor.config = _fields_hash(fields)
-            cursor.save(segment.places.cursor)
+            # The first cursor of lines that begin at 0 may be lost: they are found to begin there once more.
+            cursor.save(segment.places.cursor, durably=known is not None or base != Lines())
 
     def _new_cursor(self, remote: RemoteRun, base: Lines, shift: int) -> Cursor:
         return Cursor(
