@@ -13,21 +13,28 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from .clock import Clock
 from .credentials import origin_of
-from .errors import AuthError, Conflict, OutOfTime, Permanent, RateLimited, Retryable, TooLarge
-from .pacer import Pacer, full_jitter
+from .errors import AuthError, Conflict, OutOfTime, Permanent, RateLimited, Retryable, TooLarge, TooSlow
+from .lane import REQUEST, Cost, full_jitter
+from .pacer import Pacer, StreamLane
 from .ratelimit import MAX_WAIT_S, Limits, read_limits
+from .redirects import REDIRECTS, explain
 from .report import Paused, Reporter, Retrying
 from .transport import Answer, Request, Transport
 
 Result = TypeVar("Result")
 
+SMALLEST_DIVISIBLE = 128 * 1024
+"""Bytes; a body that did not get through in its time is worth halving from here on."""
 _REFUSALS_BEFORE_GIVING_UP = 10  # 429s in a row for one request, and the budget must be over too
 _CONFLICT_ATTEMPTS = 3
+_PROBE_SHARE = 20.0  # a host that was given up is tried again for a twentieth of the time at most,
+_LONGEST_REST_S = 30.0  # and not less often than this
+_NO_LIMITS = Limits()
 
 
 def raise_for_status(answer: Answer, what: str, limits: Limits) -> None:
@@ -40,8 +47,7 @@ def raise_for_status(answer: Answer, what: str, limits: Limits) -> None:
     if status == 429:
         raise RateLimited(message, retry_after=limits.retry_after, status=status)
     if status in (408, 425) or (status >= 500 and status != 501):
-        wish = limits.retry_after if limits.retry_after is not None else limits.reset
-        raise Retryable(message, retry_after=wish, status=status)
+        raise Retryable(message, retry_after=limits.wish, status=status)
     if status in (401, 403):
         raise AuthError(message, status=status)
     if status == 409:
@@ -49,6 +55,17 @@ def raise_for_status(answer: Answer, what: str, limits: Limits) -> None:
     if status == 413:
         raise TooLarge(message, status=status)
     raise Permanent(message, status=status)
+
+
+@dataclass
+class _Host:
+    """What is known of one host, by all requests to it."""
+
+    silent_since: float | None = None
+    """It has answered nothing useful since then."""
+    rests_until: float = float("-inf")
+    """It was given up; nothing is sent before then."""
+    last_words: str = ""
 
 
 class Channel:
@@ -71,7 +88,8 @@ class Channel:
         self._reporter = reporter
         self._hide_in = hide
         self._lock = threading.Lock()
-        self._silent_since: dict[tuple[str, str, int], float] = {}  # hosts that answer nothing useful
+        self._hosts: dict[tuple[str, str, int], _Host] = {}
+        self._told_until: dict[tuple[tuple[str, str, int], int | None], float] = {}
 
     def call(
         self,
@@ -81,14 +99,20 @@ class Channel:
         what: str,
         read: Callable[[Answer], Result],
         retry_conflict: bool = False,
+        cost: Cost = REQUEST,
+        stream: StreamLane | None = None,
+        divisible: bool = False,
     ) -> Result:
         """Send `request` and give what `read` makes of the answer.
 
         `read` may raise `Retryable` for an answer that cannot be trusted, e.g. one that was cut. With `retry_conflict` a 409
-        gets a few attempts, unless it speaks of a deleted run.
+        gets a few attempts, unless it speaks of a deleted run. `cost` is what the request takes from the limits of its
+        project, `stream` the lane of its run. A `divisible` body that did not get through in its time is not sent
+        again as it is.
 
         Raises:
             Permanent, AuthError, Conflict, TooLarge: the server's last word.
+            TooSlow: halves of the body may get through.
             OutOfTime: the budget is used up.
             Interrupted: the sync was stopped.
         """
@@ -96,13 +120,16 @@ class Channel:
         first_failure: float | None = None
         first_refusal = 0.0
         while True:
-            pacer.wait()
-            limits = Limits()
+            self._check_host(request.url, what)
+            number = self._enter(pacer, cost, stream, what)
+            limits, sent_at = _NO_LIMITS, self._clock.monotonic()
             try:
                 answer = self._hide(self._transport.send(request))
                 limits = read_limits(answer.headers, self._clock.time())
                 if limits.clamped is not None:
                     self._reporter(Paused(what, f"{limits.clamped} is absurd and cut", MAX_WAIT_S))
+                if answer.status in REDIRECTS and "location" in answer.headers:
+                    raise Permanent(explain(what, request, answer, self._hide_in), status=answer.status)
                 raise_for_status(answer, what, limits)
                 result = read(answer)
             except RateLimited as error:
@@ -111,54 +138,91 @@ class Channel:
                 refusals += 1
                 if refusals >= _REFUSALS_BEFORE_GIVING_UP and now - first_refusal >= self._retry_for:
                     raise OutOfTime(f"{error}; refused {refusals} times", cause=error) from error
-                wait = pacer.refused(limits)
-                self._reporter(Paused(what, "the server's rate limit (429)", wait))
+                wait = pacer.refused(limits, learns=stream is None or not stream.refused())
+                if pacer.is_news():
+                    self._reporter(Paused(what, "the server's rate limit (429)", wait))
             except Conflict as error:
-                pacer.accepted(limits)
+                pacer.accepted(limits, number)
                 conflicts += 1
                 if not retry_conflict or conflicts >= _CONFLICT_ATTEMPTS or "deleted" in str(error).lower():
                     raise
-                self._wait(what, str(error), full_jitter(self._rng, conflicts), conflicts)
+                self._wait(request.url, what, error, full_jitter(self._rng, conflicts), conflicts)
             except Retryable as error:
                 now = self._clock.monotonic()
                 first_failure = now if first_failure is None else first_failure
                 since = min(first_failure, self._silent(request.url, now))
                 wait = full_jitter(self._rng, failures)
-                if error.retry_after is not None:
+                if error.retry_after:
                     wait = error.retry_after + self._rng.uniform(0.0, min(2.0, 0.1 * error.retry_after))
+                    if error.status == 503:
+                        pacer.close(error.retry_after)  # the server is busy for everybody
+                elif error.status is not None:
+                    pacer.accepted(limits, number)
                 if now + wait - since > self._retry_for:
-                    self._give_up(request.url, now)
+                    self._give_up(request.url, now, now - sent_at, str(error))
                     tried = f"tried for {now - since:.0f} of {self._retry_for:.0f} s"
                     raise OutOfTime(f"{error}; gave up ({tried})", cause=error) from error
                 failures += 1
-                self._wait(what, str(error), wait, failures)
+                if divisible and error.late and request.length >= SMALLEST_DIVISIBLE:
+                    raise TooSlow(f"{error}; sending less at a time") from error
+                self._wait(request.url, what, error, wait, failures)
             except Permanent:
                 self._answered(request.url)
-                pacer.accepted(limits)
+                pacer.accepted(limits, number)
                 raise
             else:
                 self._answered(request.url)
-                pacer.accepted(limits)
+                pacer.accepted(limits, number)
                 return result
+
+    def _enter(self, pacer: Pacer, cost: Cost, stream: StreamLane | None, what: str) -> float:
+        """Wait for this request's turn; its number in its lane."""
+        if stream is not None:
+            stream.wait()
+        return pacer.wait(
+            cost, lambda seconds: self._reporter(Paused(what, "the lane of the project is closed", seconds))
+        )
 
     def _hide(self, answer: Answer) -> Answer:
         """The answer without the key, should the server (or a proxy before it) repeat what it was sent."""
         return replace(answer, body=self._hide_in(answer.body))
 
-    def _wait(self, what: str, reason: str, seconds: float, attempt: int) -> None:
-        self._reporter(Retrying(what, reason, seconds, self._clock.time() + seconds, attempt))
+    def _wait(self, url: str, what: str, error: Retryable | Conflict, seconds: float, attempt: int) -> None:
+        """Wait, and say so unless another worker has said the same of this host and still waits."""
+        now = self._clock.monotonic()
+        key = (origin_of(url), error.status)
+        with self._lock:
+            is_news = now >= self._told_until.get(key, now)
+            if is_news:
+                self._told_until[key] = now + seconds
+        if is_news:
+            self._reporter(Retrying(what, str(error), seconds, self._clock.time() + seconds, attempt))
         self._clock.sleep(seconds)
+
+    # -- what all requests to a host know of it ----------------------------------------------------------------------
+
+    def _check_host(self, url: str, what: str) -> None:
+        """Do without an attempt that has just cost others a long wait for nothing."""
+        with self._lock:
+            host = self._hosts.get(origin_of(url))
+        if host is not None and self._clock.monotonic() < host.rests_until:
+            words = f"{what}: not sent, as the host was given up: {host.last_words}"
+            raise OutOfTime(words, cause=Retryable(host.last_words))
 
     def _silent(self, url: str, now: float) -> float:
         """Since when the host of `url` has answered nothing useful, to anybody."""
         with self._lock:
-            return self._silent_since.setdefault(origin_of(url), now)
+            host = self._hosts.setdefault(origin_of(url), _Host())
+            host.silent_since = now if host.silent_since is None else host.silent_since
+            return host.silent_since
 
-    def _give_up(self, url: str, now: float) -> None:
-        """From now on one failure is enough, until the host answers again."""
+    def _give_up(self, url: str, now: float, took: float, words: str) -> None:
+        """From now on one failure is enough, until the host answers again; and no worker waits long for the next one."""
         with self._lock:
-            self._silent_since[origin_of(url)] = now - self._retry_for
+            self._hosts[origin_of(url)] = _Host(
+                now - self._retry_for, now + min(_LONGEST_REST_S, _PROBE_SHARE * took), words
+            )
 
     def _answered(self, url: str) -> None:
         with self._lock:
-            self._silent_since.pop(origin_of(url), None)
+            self._hosts.pop(origin_of(url), None)

@@ -6,6 +6,7 @@
     - `AuthError`: 401 (the key) or 403 (this run)
     - `Conflict`: 409
     - `TooLarge`: 413: the caller halves what it sends
+        - `TooSlow`: it did not get through in its time: the same
 - `OutOfTime`: the retry budget is used up; `cause` is the last failure
 - `Interrupted`: the user stopped the sync
 - `NoCredentials`: no API key was found; nothing was sent
@@ -22,10 +23,14 @@ class SyncError(Exception):
 class Retryable(SyncError):  # noqa: N818 - what it is, not that it is an error
     """Worth another attempt. `retry_after` is the server's wish in seconds, None where it gave none."""
 
-    def __init__(self, message: str, *, retry_after: float | None = None, status: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, status: int | None = None, late: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.status = status
+        self.late = late
+        """The attempt was ended because it took too long; a smaller body may get through."""
 
 
 class RateLimited(Retryable):
@@ -50,6 +55,13 @@ class Conflict(Permanent):
 
 class TooLarge(Permanent):
     """413: the body is larger than this server takes."""
+
+
+class TooSlow(TooLarge):
+    """The body did not get through in the time that an attempt has; no word of the server."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=0)
 
 
 class OutOfTime(SyncError):  # noqa: N818 - what it is, not that it is an error

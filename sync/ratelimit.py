@@ -6,6 +6,8 @@ Three dialects are understood, all with delta-seconds:
 - `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset`: one number each (draft-ietf-httpapi-ratelimit-headers up to
   06; what W&B speaks, with `Remaining` in units of its own);
 - `RateLimit: "default";r=50;t=30` with `RateLimit-Policy: "default";q=100;w=60`: structured lists (draft 07 and later).
+
+Times of day are compared with the answer's own `Date`, so a clock that is wrong, here or there, changes no wait.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timezone
 from email.utils import parsedate_to_datetime
 
 MAX_WAIT_S = 900.0  # the longest wait that a header can ask of us
 _EPOCH_FROM = 1e6  # a "delta" above this many seconds (11 days) is taken for an epoch time, as some servers send
+_LONGEST_VALUE = 64  # characters of a number or a date
 _LONGEST_LIST = 1024  # characters; a server with more policies than that does not say what holds for us
 _OUTSIDE_TEXTS = {separator: re.compile(rf'{separator}(?=(?:[^"]*"[^"]*")*[^"]*\Z)') for separator in ",;"}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _NAME = re.compile(r'"[^"]*"|[A-Za-z*][\w.*-]*')
 _KEY = re.compile(r"[a-z*][\w.*-]*")
 
@@ -36,10 +41,17 @@ class Limits:
     retry_after: float | None = None
     clamped: str | None = None
 
+    @property
+    def wish(self) -> float | None:
+        """For how many seconds the server wants to be left alone; None where it does not say."""
+        return self.retry_after if self.retry_after is not None else self.reset
+
 
 def read_limits(headers: Mapping[str, str], now: float) -> Limits:
     """Read the limits of an answer; `headers` in any case, `now` in epoch seconds. Never raises."""
-    lower = {name.lower(): value for name, value in headers.items()}
+    lower = {name.lower(): value.strip() for name, value in headers.items()}
+    sent = _date(lower.get("date", ""))
+    now = sent if sent is not None else now
     retry_after = _retry_after(lower.get("retry-after", ""), now)
     remaining = _number(lower.get("ratelimit-remaining", ""))
     reset = _delta(lower.get("ratelimit-reset", ""), now)
@@ -54,11 +66,10 @@ def read_limits(headers: Mapping[str, str], now: float) -> Limits:
 
 
 def _number(text: str) -> float | None:
-    """A finite number >= 0, or None."""
-    try:
-        value = float(text)
-    except ValueError:
+    """A finite number >= 0 in plain digits, or None."""
+    if len(text) > _LONGEST_VALUE or not _NUMBER.fullmatch(text):
         return None
+    value = float(text)
     return value if math.isfinite(value) and value >= 0 else None
 
 
@@ -75,11 +86,19 @@ def _retry_after(text: str, now: float) -> float | None:
     value = _number(text)
     if value is not None:
         return value
-    try:
-        wait = parsedate_to_datetime(text).timestamp() - now
-    except (ValueError, TypeError, OverflowError):
+    date = _date(text)
+    return date - now if date is not None and date > now else None
+
+
+def _date(text: str) -> float | None:
+    """An HTTP date as epoch seconds; one without a zone is UTC, as all HTTP dates are."""
+    if not text or len(text) > _LONGEST_VALUE:
         return None
-    return wait if wait > 0 else None
+    try:
+        date = parsedate_to_datetime(text)
+        return (date if date.tzinfo is not None else date.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
 
 
 def _structured(limit: str, policy: str) -> tuple[float | None, float | None]:

@@ -11,11 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from runferry.sync.channel import Channel
-from runferry.sync.errors import AuthError, Conflict, OutOfTime, Permanent, Retryable, TooLarge
+from runferry.sync.errors import AuthError, Conflict, OutOfTime, Permanent, Retryable, TooLarge, TooSlow
 from runferry.sync.pacer import Pacer
 from runferry.sync.report import Event, Paused, Retrying
 from runferry.sync.transport import Answer, HttpTransport, Request
 from support.clock import FakeClock
+from support.simulation import Simulation
 
 REQUEST = Request("POST", "http://backend.test/x", {}, b"{}")
 
@@ -278,3 +279,172 @@ def test_a_body_has_a_length_and_arrives_whole() -> None:
     transport.send(Request("PUT", "http://s.test/", {}, b""))
 
     assert seen == [("700000", big), ("0", b"")]
+
+
+# -- the host, for everybody -------------------------------------------------------------------------------------------
+
+
+class Slow(Script):
+    """Each attempt takes 10 s, as a host that swallows packets does."""
+
+    def send(self, request: Request) -> Answer:
+        self.clock.advance(10.0)
+        return super().send(request)
+
+
+def test_ten_thousand_requests_to_a_host_that_swallows_packets_end_soon() -> None:
+    """Once it is given up, nobody waits ten seconds more for a connection: all the others end within two probes."""
+    rig = Rig()
+    rig.script = Slow(rig.clock, Retryable("no route"))
+    rig.channel = Channel(
+        rig.script, clock=rig.clock, rng=random.Random(3), retry_for=600.0, reporter=rig.events.append
+    )
+    with pytest.raises(OutOfTime):
+        rig.call()
+    before = rig.clock.monotonic()
+
+    for _ in range(10_000):
+        with pytest.raises(OutOfTime, match="no route"):
+            rig.call()
+
+    assert rig.clock.monotonic() - before < 60.0
+
+
+def test_a_wish_of_zero_after_a_failure_never_becomes_a_busy_loop() -> None:
+    """A 503 with Retry-After 0 is waited for as one without."""
+    rig = Rig(answer(503, retry_after="0"), retry_for=60.0)
+
+    with pytest.raises(OutOfTime):
+        rig.call()
+
+    assert len(rig.script.times) < 40
+
+
+def test_a_busy_server_is_left_alone_by_all() -> None:
+    """A 503 with Retry-After closes the lane for the other workers too."""
+    rig = Rig(answer(503, retry_after="20"), answer())
+
+    rig.call()
+
+    assert rig.pacer.closed_for >= 0.0
+    begun = rig.script.times[0]
+    assert rig.script.times[1] - begun >= 20.0
+
+
+def test_nothing_is_sent_while_a_lane_is_closed() -> None:
+    """No heartbeat, no probe: between the refusal and the end of the wait there is no request at all."""
+    rig = Rig(answer(429, retry_after="300"), answer())
+
+    rig.call()
+
+    assert len(rig.script.times) == 2
+    assert rig.gaps[0] >= 300.0
+
+
+def test_workers_that_wait_for_the_same_are_one_piece_of_news() -> None:
+    """Eight requests that fail at the same time with the same status are told once, not eight times."""
+    clock = Simulation()
+    events: list[Event] = []
+    failures = [8]
+
+    class Down:
+        def send(self, _: Request) -> Answer:
+            clock.sleep(0.1)
+            failures[0] -= 1
+            return answer(502) if failures[0] >= 0 else answer()
+
+    channel = Channel(Down(), clock=clock, rng=random.Random(1), retry_for=600.0, reporter=events.append)
+    pacer = Pacer(clock, random.Random(1))
+
+    clock.run(*[lambda: channel.call(REQUEST, pacer, what="rows", read=lambda got: got.body) for _ in range(8)])
+
+    assert [type(event) for event in events] == [Retrying]
+
+
+def test_workers_that_are_refused_together_are_one_piece_of_news() -> None:
+    """Eight 429s of one moment are one pause of the lane, told once."""
+    clock = Simulation()
+    events: list[Event] = []
+    refusals = [8]
+
+    class Busy:
+        def send(self, _: Request) -> Answer:
+            clock.sleep(0.1)
+            refusals[0] -= 1
+            return answer(429, retry_after="30") if refusals[0] >= 0 else answer()
+
+    channel = Channel(Busy(), clock=clock, rng=random.Random(1), retry_for=600.0, reporter=events.append)
+    pacer = Pacer(clock, random.Random(1))
+
+    clock.run(*[lambda: channel.call(REQUEST, pacer, what="rows", read=lambda got: got.body) for _ in range(8)])
+
+    assert [type(event) for event in events] == [Paused]
+
+
+# -- bodies that take too long -----------------------------------------------------------------------------------------
+
+
+def test_a_divisible_body_that_was_too_slow_is_not_sent_again_whole() -> None:
+    """The caller is asked for halves at once; a body that cannot be divided is sent again."""
+    late = Retryable("the attempt took too long for its size", late=True)
+    big = Request("POST", "http://backend.test/x", {}, b"x" * 1_000_000)
+    rig = Rig(late, answer())
+    with pytest.raises(TooSlow):
+        rig.channel.call(big, rig.pacer, what="rows", read=lambda got: got.body, divisible=True)
+    assert len(rig.script.times) == 1
+
+    again = Rig(late, answer())
+    assert again.channel.call(big, again.pacer, what="rows", read=lambda got: got.body) == b"ok"
+
+
+def test_a_dead_server_is_not_a_slow_one_for_ever() -> None:
+    """Halving does not renew the budget: a host that answers nothing is given up after it."""
+    rig = Rig(retry_for=600.0)
+    rig.script = Slow(rig.clock, Retryable("no answer in time", late=True))
+    rig.channel = Channel(
+        rig.script, clock=rig.clock, rng=random.Random(3), retry_for=100.0, reporter=rig.events.append
+    )
+    big = Request("POST", "http://backend.test/x", {}, b"x" * 1_000_000)
+
+    for _ in range(40):
+        try:
+            rig.channel.call(big, rig.pacer, what="rows", read=lambda got: got.body, divisible=True)
+        except OutOfTime:
+            break
+        except TooSlow:
+            continue
+    else:
+        pytest.fail("never given up")
+    assert rig.clock.monotonic() - rig.script.times[0] < 130.0
+
+
+# -- redirects ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "location", "words"),
+    [
+        (
+            "http://a.test/graphql",
+            "https://a.test/graphql",
+            "set the base URL to that if you trust it (--base-url https://a.test)",
+        ),
+        ("http://a.test/graphql", "https://b.test/w/graphql?key=s3cret", "(--base-url https://b.test/w)"),
+        ("http://a.test/files/e/p/r/file_stream", "//b.test/files/e/p/r/file_stream", "(--base-url http://b.test)"),
+        ("http://a.test/graphql", "https://u:s3cret@b.test/login?next=s3cret", "redirects to https://b.test/login"),
+        ("http://a.test/graphql", "javascript:alert(1)", "a redirect to nowhere"),
+        ("http://a.test/graphql", "http://[::1", "a redirect to nowhere"),
+    ],
+)
+def test_a_redirect_says_which_base_url_to_use(url: str, location: str, words: str) -> None:
+    """One attempt, not followed, and the message names the place without what may be secret in it."""
+    rig = Rig(answer(301, location=location))
+    request = Request("POST", url, {"Authorization": "Basic x"}, b"{}")
+
+    with pytest.raises(Permanent) as caught:
+        rig.channel.call(request, rig.pacer, what="UpsertBucket", read=lambda got: got.body)
+
+    assert words in str(caught.value)
+    assert "not followed" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert len(rig.script.times) == 1
