@@ -25,11 +25,11 @@ from ..logformat import RunDirName, find_logs, log_name, siblings
 from ..logformat.rundir import TRASH
 from .clock import Clock, SystemClock
 from .cursor import Cursor, load, matches
+from .errors import UsageError
 from .filelane import MADE
 from .lock import Lock, LockedError
 from .places import Places, default_state_dir, is_writable
 from .plan import LogHead, read_head
-from .settings import UsageError
 
 _MOVING = ".moving"  # end of a name in the trash: it is not decided yet whether it stays there
 _STAGED = "artifacts"  # below `files/`: contents of artifacts, which the cursor's word covers

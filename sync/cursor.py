@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .places import write_durably
+import orjson
+
+from .places import write_whole
 
 VERSION = 2
 """1: each part of a row was a line of its own."""
@@ -124,9 +126,13 @@ class Cursor:
         """Whether a gap before `offset` has become readable: a better copy of the log has taken its place."""
         return bool({gap for gap in self.gaps if gap[1] <= self.offset} - set(gaps))
 
-    def save(self, path: Path) -> None:
-        """Replace the cursor file, durably."""
-        write_durably(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
+    def save(self, path: Path, *, durably: bool = True) -> None:
+        """Replace the cursor file. If not `durably`, a power cut (but no kill) may take it back to an earlier one, or away."""
+        try:
+            text = orjson.dumps(self, option=orjson.OPT_INDENT_2)
+        except TypeError:  # a lone surrogate in a key that was left out
+            text = json.dumps(asdict(self), indent=2).encode()
+        write_whole(path, text + b"\n", durably=durably)
 
 
 def load(paths: Iterable[Path]) -> tuple[Cursor | None, str]:

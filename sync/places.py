@@ -79,19 +79,27 @@ class Places:
 
 def write_durably(path: Path, data: bytes) -> None:
     """Replace `path` so that after any crash it holds its old or its new bytes, whole."""
+    write_whole(path, data, durably=True)
+
+
+def write_whole(path: Path, data: bytes, *, durably: bool) -> None:
+    """Replace `path` so that after a kill it holds its old or its new bytes, whole; if `durably`, after a power cut too."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()  # of a process of this number that was killed, or a link that somebody laid
         with temporary.open("xb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durably:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+    if not durably:
+        return
     with contextlib.suppress(OSError):  # not all file systems let a directory be synced
         directory = os.open(path.parent, os.O_RDONLY)
         try:
