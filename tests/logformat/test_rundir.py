@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 
 import pytest
@@ -90,3 +91,54 @@ def test_ids_that_a_backend_takes(run_id):
 def test_ids_that_nobody_takes(run_id):
     """Separators, control characters, outer blanks, dot names, endless ones."""
     assert not valid_run_id(run_id)
+
+
+def test_a_folder_above_runs_may_have_any_name(tmp_path):
+    """`files`, `logs` and `tmp` are passed over inside run directories only; version control is nowhere looked into."""
+    wanted = [
+        make_run(tmp_path / above / "wandb", "run-20261130_142500-one", "one") for above in ("files", "logs", "tmp")
+    ]
+    for inside in ("files", "logs", "tmp"):
+        make_run(wanted[0].parent / inside, "run-20261130_142500-no", "no")
+    make_run(tmp_path / ".git", "run-20261130_142500-no", "no")
+
+    assert find_logs(tmp_path) == wanted
+
+
+def test_deep_trees_and_loops_of_links_end(tmp_path):
+    """A log far down is found, and once, though a link beside it leads back to the top."""
+    deep = tmp_path.joinpath(*"abcdefghijklmnop")
+    log = make_run(deep, "run-20261130_142500-one", "one")
+    (deep / "top").symlink_to(tmp_path)
+
+    assert find_logs(tmp_path) == [log]
+
+
+def test_each_folder_is_listed_once_and_nothing_asked_of_what_is_in_it(tmp_path):
+    """A listing says what is a folder, so that a tree on a network file system costs one listing per folder."""
+    for number in range(3):
+        make_run(tmp_path, f"run-20261130_14250{number}-r{number}", f"r{number}")
+    listed = []
+
+    def scan(folder):
+        listed.append(str(folder.relative_to(tmp_path)))
+        return os.scandir(folder)
+
+    assert len(find_logs(tmp_path, scan=scan)) == 3
+    assert sorted(listed) == [".", *(f"run-20261130_14250{number}-r{number}" for number in range(3))]
+
+
+def test_folders_that_cannot_be_listed_are_told(tmp_path):
+    """The others are searched all the same."""
+    log = make_run(tmp_path, "run-20261130_142500-one", "one")
+    make_run(tmp_path, "run-20261130_142500-two", "two")
+    told = []
+
+    def scan(folder):
+        if folder.name.endswith("two"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return os.scandir(folder)
+
+    assert find_logs(tmp_path, scan=scan) == [log]
+    assert find_logs(tmp_path, scan=scan, unreadable=told.append) == [log]
+    assert [error.filename for error in told] == [str(tmp_path / "run-20261130_142500-two")]

@@ -1,0 +1,131 @@
+"""Finding logs and reading their heads: what a sync knows before it sends anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from runferry.sync import UsageError
+from runferry.sync.plan import read_head, survey
+from support import logs
+
+
+def names(heads) -> list[str]:
+    return [head.run_id for head in heads]
+
+
+def test_every_kind_of_path_leads_to_the_run(tmp_path: Path) -> None:
+    """A log, its directory, the wandb directory, a tree, a link to any, several of them, text or path: one run."""
+    log = logs.simple_run(tmp_path / "outputs/2026-09-21/14-13-20/wandb")
+    (log.parent.parent / "latest-run").symlink_to(log.parent.name)
+    (tmp_path / "link.wandb").symlink_to(log)
+    os.link(log, tmp_path / "run-hard.wandb")
+    places = [log, log.parent, log.parent.parent, log.parent.parent / "latest-run", tmp_path, tmp_path / "link.wandb"]
+
+    for path in places:
+        assert names(survey(path)) == names(survey(str(path))) == names(survey([path])) == ["a1b2c3d4"]
+    assert len(survey(places)) == 1
+
+
+def test_patterns_are_for_paths_that_do_not_exist(tmp_path: Path) -> None:
+    """A quoted pattern is expanded; a folder with such a name is that folder; a pattern without a match is an error."""
+    for number in range(3):
+        logs.simple_run(tmp_path / "wandb", run_id=f"r{number}")
+    logs.simple_run(tmp_path / "lr=[0.1]", run_id="odd")
+
+    assert names(survey(f"{tmp_path}/wandb/*-r[12]")) == ["r1", "r2"]
+    assert names(survey(f"{tmp_path}/**/run-r0.wandb")) == ["r0"]
+    assert names(survey(tmp_path / "lr=[0.1]")) == ["odd"]
+    with pytest.raises(UsageError, match="no file matches"):
+        survey(f"{tmp_path}/wandb/*-nope")
+    with pytest.raises(UsageError, match="nope"):
+        survey(tmp_path / "nope")
+
+
+def test_what_cannot_be_looked_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that nobody may list is told as such, and is no log; the runs beside it are found."""
+    logs.simple_run(tmp_path / "mine", run_id="mine")
+    shut = logs.simple_run(tmp_path / "theirs", run_id="theirs").parent
+    real = os.scandir
+
+    def scandir(folder: object) -> object:
+        if folder == shut:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return real(folder)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("runferry.logformat.rundir.find_logs.__kwdefaults__", {"unreadable": None, "scan": scandir})
+    mine, theirs = survey(tmp_path)
+
+    assert (mine.run_id, mine.problem) == ("mine", "")
+    assert (theirs.path, theirs.is_log) == (shut, False)
+    assert "Permission denied" in theirs.problem
+
+
+def test_many_heads_come_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    """Heads are read several at a time, and told in order all the same."""
+    wanted = [f"r{number:03d}" for number in range(200)]
+    for run_id in wanted:
+        logs.simple_run(tmp_path, run_id=run_id, rows=0)
+
+    assert names(survey(tmp_path)) == wanted
+
+
+def test_a_run_record_beyond_the_first_block_is_found(tmp_path: Path) -> None:
+    """A config may be larger than what is read at first."""
+    config = {f"key{number}": "x" * 1000 for number in range(200)}
+    log = logs.make_log(tmp_path / "run-big.wandb", logs.header_record(), logs.run_record("big", config=config))
+
+    assert (read_head(log).run_id, read_head(log).size > 200_000) == ("big", True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_does_not_stop_the_survey(tmp_path: Path) -> None:
+    """It is opened without waiting for a writer, and named as no file."""
+    os.mkfifo(tmp_path / "run-pipe.wandb")
+    logs.simple_run(tmp_path, run_id="good")
+
+    assert sorted((head.run_id, head.problem) for head in survey(tmp_path)) == [("", "not a file"), ("good", "")]
+
+
+_CALL = re.compile(r"(\w+)\(.*")
+_SURVEY = """
+import sys
+from runferry.sync.plan import survey
+import encodings.idna, logging, queue  # whatever the first survey of a process loads
+survey(sys.argv[1])
+open("/dev/null").close()
+open(sys.argv[2] + "/MARK").close()
+print(len(survey(sys.argv[2])))
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_a_run_costs_one_listing_and_one_opening(tmp_path: Path) -> None:
+    """Calls that reach the file system per run: open and read its folder, open and read its log; no status by name."""
+    for number in range(40):
+        logs.simple_run(tmp_path / "few" if number < 20 else tmp_path / "many", run_id=f"r{number}")
+    (tmp_path / "many" / "MARK").touch()
+    command = [sys.executable, "-c", _SURVEY, str(tmp_path / "few"), str(tmp_path / "many")]
+    trace = tmp_path / "trace"
+    tracer = ["strace", "-f", "-y", "-e", "trace=file,read,pread64,getdents64,fstat,close", "-o", str(trace)]
+    done = subprocess.run([*tracer, *command], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        pytest.skip(f"strace may not trace here: {done.stderr[-200:]}")
+
+    lines = trace.read_text().split("MARK", 1)[1].splitlines()
+    of_runs = [line.split(maxsplit=1)[1] for line in lines if f"{tmp_path}/many/run-" in line]
+    calls = Counter(match[1] for line in of_runs if (match := _CALL.match(line)) and "AT_EMPTY_PATH" not in line)
+    del calls["close"], calls["fstat"]
+    in_folders = Counter(line.split("(")[0] for line in of_runs if ".wandb" not in line and "EMPTY_PATH" not in line)
+    del in_folders["close"], in_folders["fstat"]
+
+    assert done.stdout == "20\n"
+    assert sum(in_folders.values()) <= 3 * 20, in_folders
+    assert calls["openat"] == 2 * 20, calls
+    assert calls["newfstatat"] + calls["lstat"] + calls["stat"] + calls["statx"] + calls["readlink"] == 0, calls
