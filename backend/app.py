@@ -27,7 +27,7 @@ from starlette.routing import Route
 from .artifacts import Artifacts
 from .contents import Contents
 from .drain import Drain
-from .errors import BadRequestError, NotFoundError, TooLargeError
+from .errors import BadRequestError, ConflictError, NotFoundError, TooLargeError
 from .filestream import decode, gunzip
 from .gql_execute import Request as GraphQLRequest
 from .gql_execute import failure
@@ -100,6 +100,7 @@ class Backend:
             Route("/files/{entity}/{project}/{run}/file_stream", self._with_key(self._file_stream), methods=["POST"]),
             Route("/storage/{place}/{token}", self._upload, methods=["PUT"]),
             Route("/storage/{place}/{token}", self._download, methods=["GET"]),
+            Route("/api/runs/{entity}/{project}/{run}", self._with_key(self._delete), methods=["DELETE"]),
             *(Route(r.path, self._for_readers(r.endpoint), methods=["GET"]) for r in (*pages, *assets, *reads)),
         ]
 
@@ -158,13 +159,9 @@ class Backend:
         return _with_quota(Response(orjson.dumps(answer), media_type="application/json"), quota)
 
     async def _file_stream(self, request: Request) -> Response:
-        parts = request.path_params
         entry = entry_of(request.scope)
         entry.operation = "FileStream"
-        try:
-            path = RunPath(parts["entity"], parts["project"], parts["run"])
-        except ValueError as error:
-            raise HTTPException(404, str(error)) from None
+        path = _run_path(request)
         body = await self._body(request)
         update = await run_in_threadpool(decode, body)
         entry.details = {
@@ -176,6 +173,10 @@ class Backend:
         quota = self._take((path.entity, path.project))
         await self._in_writer(self._store.apply_stream, path, update)
         return _with_quota(json_response({"exitcode": None, "limits": {}}), quota)
+
+    async def _delete(self, request: Request) -> Response:
+        await self._in_writer(self._store.delete_run, _run_path(request))
+        return Response(status_code=204)
 
     async def _upload(self, request: Request) -> Response:
         entry = entry_of(request.scope)
@@ -268,12 +269,21 @@ def create_app(store: Store, settings: ServeSettings, keys: ApiKeys | None, cloc
         HTTPException: _http_error,
         NotFoundError: _answer(404),
         BadRequestError: _answer(400),
+        ConflictError: _conflict,
         TooLargeError: _answer(413),
         ClientDisconnect: _gone,
         sqlite3.Error: _storage_error,
         OSError: _storage_error,
     }
     return Starlette(routes=backend.routes(), exception_handlers=handlers, middleware=[Middleware(Drain)])
+
+
+def _run_path(request: Request) -> RunPath:
+    parts = request.path_params
+    try:
+        return RunPath(parts["entity"], parts["project"], parts["run"])
+    except ValueError as error:
+        raise HTTPException(404, str(error)) from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -291,6 +301,11 @@ def _with_quota(response: Response, quota: Quota | None) -> Response:
 
 def _answer(status: int) -> Callable[[Request, Exception], Response]:
     return lambda _request, error: json_response({"error": str(error)}, status)
+
+
+def _conflict(_: Request, error: Exception) -> Response:
+    """In the shape of a GraphQL answer: only operations make things."""
+    return json_response(failure(str(error)), 409)
 
 
 def _http_error(_: Request, error: HTTPException) -> Response:

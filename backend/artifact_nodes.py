@@ -42,7 +42,7 @@ class ArtifactNodes:
             "size": artifact.size,
             "fileCount": artifact.file_count,
             "historyStep": artifact.history_step,
-            "ttlDurationSeconds": artifact.ttl_s,
+            "ttlDurationSeconds": -1 if artifact.ttl_s is None else artifact.ttl_s,  # -1: never
             "ttlIsInherited": False,
             "createdAt": iso(artifact.created_at),
             "updatedAt": iso(artifact.updated_at),

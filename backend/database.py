@@ -54,9 +54,10 @@ CREATE INDEX alerts_run ON alerts (run);
 
 SINCE_2 = """
 CREATE TABLE deleted_runs (
-    entity TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, deleted_at REAL NOT NULL,
-    PRIMARY KEY (entity, project, name)
-) WITHOUT ROWID;
+    id INTEGER PRIMARY KEY,                     -- the run's own: signed addresses hold it, so no other run may get it
+    entity TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, deleted_at REAL NOT NULL
+);
+CREATE INDEX deleted_runs_name ON deleted_runs (entity, project, name);
 CREATE TABLE collections (
     id INTEGER PRIMARY KEY,
     entity TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL,

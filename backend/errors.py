@@ -13,3 +13,7 @@ class NotFoundError(LookupError):
 
 class TooLargeError(ValueError):
     """A body is above its cap (HTTP 413)."""
+
+
+class ConflictError(ValueError):
+    """What the request wants to make cannot be made again (HTTP 409)."""

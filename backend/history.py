@@ -8,6 +8,7 @@ import threading
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from typing import TypeVar
 
 from .filestream import HISTORY
 from .gql_execute import Json
@@ -18,6 +19,8 @@ from .store import Store
 KEPT = 4  # indexes; each takes 16 bytes per row
 MAX_ROWS = 100_000  # rows in one answer
 MAX_CHARS = 128 << 20
+SAMPLES = 500  # where a spec names no number
+T = TypeVar("T")
 NAMES = {bool: "boolean", int: "number", float: "number", str: "string", list: "list", dict: "map", type(None): "nil"}
 
 
@@ -68,9 +71,7 @@ class Histories:
             ValueError: they are too many for one answer.
         """
         lines = self._index(run, stream).between(first, end)
-        if samples is not None and 0 < samples < len(lines):
-            last = len(lines) - 1
-            lines = [lines[round(place * last / max(1, samples - 1))] for place in range(samples)]
+        lines = _thinned(lines, samples or len(lines))
         if len(lines) > MAX_ROWS:
             raise ValueError(f"{len(lines)} rows are too many for one answer; ask for fewer steps at a time")
         texts: list[str] = []
@@ -96,6 +97,8 @@ class Histories:
     def sampled(self, run: Run, spec: str) -> list[Json]:
         """The rows that have all keys of a spec (`{"keys": [...], "samples": n, "minStep", "maxStep"}`), with these only.
 
+        Unlike that of `rows`, `maxStep` is a step that is asked for, too.
+
         Raises:
             ValueError: it is no spec, or the rows are too many for one answer.
         """
@@ -103,13 +106,14 @@ class Histories:
         keys = wanted.get("keys") if isinstance(wanted, dict) else None
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
             raise ValueError("a spec of sampledHistory has keys")
-        low, high = wanted.get("minStep"), wanted.get("maxStep")
-        texts = self.rows(run, HISTORY, -math.inf if low is None else low, math.inf if high is None else high)
+        low, high, samples = wanted.get("minStep"), wanted.get("maxStep"), wanted.get("samples")
+        if not all(value is None or type(value) in (int, float) for value in (low, high, samples)):
+            raise ValueError("minStep, maxStep and samples of a spec are numbers")
+        first = -math.inf if low is None else low
+        end = math.inf if high is None else math.nextafter(high, math.inf)
+        texts = self.rows(run, HISTORY, first, end)
         rows = [row for text in texts if (row := parse_row(text)) is not None and all(key in row for key in keys)]
-        samples = int(wanted.get("samples") or 500)
-        last = len(rows) - 1
-        if samples < len(rows):
-            rows = [rows[round(place * last / max(1, samples - 1))] for place in range(samples)]
+        rows = _thinned(rows, int(samples or SAMPLES))
         return [Json({key: row[key] for key in keys}) for row in rows]
 
     def _index(self, run: Run, stream: str) -> StepIndex:
@@ -125,3 +129,10 @@ class Histories:
             while len(self._indexes) > KEPT:
                 self._indexes.popitem(last=False)
         return index
+
+
+def _thinned(items: list[T], count: int) -> list[T]:
+    """`count` of the items at equal distances, the first and the last among them; all where they are no more."""
+    if not 0 < count < len(items):
+        return items
+    return [items[round(place * (len(items) - 1) / max(1, count - 1))] for place in range(count)]

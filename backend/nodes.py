@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 from .artifact_model import INPUT, OUTPUT
 from .artifact_nodes import ArtifactNodes
 from .artifacts import Artifacts
+from .console import console_line
 from .filestream import CONSOLE, EVENTS, HISTORY
 from .gql_syntax import GraphQLError
 from .history import Histories
 from .jsontext import parse
 from .manifest import base64_md5
-from .paging import connection, iso, node_id
+from .paging import MAX_PAGE, connection, iso, node_id, parse_node_id
 from .runs import Run, RunPath
 from .settings import ServeSettings
 from .storage import Addresses
@@ -87,10 +89,13 @@ class Nodes:
         return {
             "__typename": "Project",
             "id": node_id("Project", f"v1:{project}:{entity}"),
-            "internalId": node_id("ProjectInternalId", f"v1:{project}:{entity}"),
+            "internalId": node_id("ProjectInternalId", _project_number(entity, project)),
             "name": project,
             "entityName": entity,
             "entity": {"__typename": "Entity", "id": node_id("Entity", f"v1:{entity}"), "name": entity},
+            "createdAt": iso(0),  # nothing is kept of a project itself
+            "isBenchmark": False,
+            "user": user(entity),
             "readOnly": False,
             "bucket": run,
             "run": run,
@@ -134,7 +139,7 @@ class Nodes:
             "exitCode": run.exit_code,
             "stopped": False,
             "readOnly": False,
-            "user": {"__typename": "User", "name": run.path.entity, "username": run.path.entity},
+            "user": user(run.path.entity),
             "createdAt": iso(run.created_at),
             "updatedAt": iso(run.updated_at),
             "heartbeatAt": iso(run.heartbeat_at),
@@ -146,17 +151,20 @@ class Nodes:
             "logLineCount": run.extent(CONSOLE).length,
             "historyTail": lambda _: self._tail(run, HISTORY),
             "eventsTail": lambda _: self._tail(run, EVENTS),
+            "systemMetrics": lambda _: self._last(run, EVENTS) or "{}",
             "historyKeys": lambda _: self.histories.keys(run),
             "lastHistoryStep": lambda _: self.histories.keys(run)["lastStep"],
             "history": lambda given: self._rows(run, HISTORY, given),
             "events": lambda given: self._rows(run, EVENTS, given),
+            "parquetHistory": {"parquetUrls": [], "liveData": []},  # nothing is exported; readers go on with `history`
+            "logLines": lambda given: self._console(run, given),
             "sampledHistory": lambda given: self._sampled(run, given),
             "fileCount": lambda _: len(self._stored_files(run)),
             "files": lambda given: self._files(run, given),
             "outputArtifacts": lambda given: self._artifacts(run, OUTPUT, given),
             "inputArtifacts": lambda given: self._artifacts(run, INPUT, given),
             "project": lambda _: self.project(run.path.entity, run.path.project),
-            "projectId": node_id("Project", f"v1:{run.path.project}:{run.path.entity}"),
+            "projectId": str(_project_number(run.path.entity, run.path.project)),
         }
 
     def _run_of_key(self, key: int) -> Any:
@@ -213,13 +221,37 @@ class Nodes:
 
     def _rows(self, run: Run, stream: str, given: Arguments) -> list[str]:
         low, high, samples = given.get("minStep"), given.get("maxStep"), given.get("samples")
-        if not all(value is None or isinstance(value, int | float) for value in (low, high, samples)):
+        if not all(value is None or type(value) in (int, float) for value in (low, high, samples)):
             raise GraphQLError("minStep, maxStep and samples are numbers")
         first, end = -math.inf if low is None else low, math.inf if high is None else high
         try:
             return self.histories.rows(run, stream, first, end, None if samples is None else int(samples))
         except ValueError as error:
             raise GraphQLError(str(error)) from None
+
+    def _console(self, run: Run, given: Arguments) -> Any:
+        """The page of console lines that `first` and `after` ask for, or the `last` ones."""
+        first, last, after = given.get("first"), given.get("last"), given.get("after")
+        length = run.extent(CONSOLE).length
+        start = 0
+        if isinstance(last, int):
+            start = max(0, length - min(max(0, last), MAX_PAGE))
+        elif after:
+            place = parse_node_id("Line", after)
+            if place is None:
+                raise GraphQLError("after is not a cursor of this server")
+            start = place + 1
+        end = start + (min(first, MAX_PAGE) if isinstance(first, int) and first >= 0 else MAX_PAGE)
+        lines = self.store.lines(run, CONSOLE, start, min(end, length))
+        return {
+            "edges": [
+                {"cursor": node_id("Line", number), "node": console_line(number, text)} for number, text in lines
+            ],
+            "pageInfo": {
+                "hasNextPage": bool(lines) and lines[-1][0] + 1 < length,
+                "endCursor": node_id("Line", lines[-1][0]) if lines else None,
+            },
+        }
 
     def _sampled(self, run: Run, given: Arguments) -> Any:
         specs = given.get("specs")
@@ -232,8 +264,12 @@ class Nodes:
 
     def _tail(self, run: Run, stream: str) -> str:
         """JSON text of a list that holds the last line, itself a string of JSON text; empty list for an empty stream."""
-        length = run.extent(stream).length
-        return json.dumps([text for _, text in self.store.lines(run, stream, max(0, length - 1))], ensure_ascii=False)
+        last = self._last(run, stream)
+        return json.dumps([] if last is None else [last], ensure_ascii=False)
+
+    def _last(self, run: Run, stream: str) -> str | None:
+        lines = self.store.lines(run, stream, max(0, run.extent(stream).length - 1))
+        return lines[0][1] if lines else None
 
 
 def run_path(entity: object, project: object, name: object) -> RunPath:
@@ -246,6 +282,28 @@ def run_path(entity: object, project: object, name: object) -> RunPath:
         return RunPath(str(entity), str(project), str(name or ""))
     except ValueError as error:
         raise GraphQLError(str(error)) from None
+
+
+def user(entity: str) -> Any:
+    """Who works under an entity; there are no users here, so it is the entity itself."""
+    return {
+        "__typename": "User",
+        "id": node_id("User", f"v1:{entity}"),
+        "name": entity,
+        "username": entity,
+        "email": None,
+        "entity": entity,
+        "admin": False,
+        "flags": "{}",
+        "deletedAt": None,
+        "apiKeys": {"edges": []},
+        "teams": {"edges": [{"node": {"id": node_id("Entity", f"v1:{entity}"), "name": entity}}]},
+    }
+
+
+def _project_number(entity: str, project: str) -> int:
+    """Clients want a number; projects have no row of their own."""
+    return zlib.crc32(f"{entity}/{project}".encode())
 
 
 def _wandb_config(config: str, keys: object) -> str:

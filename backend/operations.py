@@ -16,8 +16,8 @@ from .gql_syntax import GraphQLError
 from .history import Histories
 from .jsontext import parse
 from .keys import UploadSigner
-from .nodes import Nodes, run_path
-from .paging import node_id
+from .nodes import Nodes, run_path, user
+from .paging import connection
 from .runs import STATES, Run, RunFields, RunPath
 from .settings import ServeSettings
 from .storage import Addresses
@@ -68,10 +68,12 @@ class Operations:
             "viewer": self._viewer,
             "model": lambda given: self._project(given, nodes),
             "project": lambda given: self._project(given, nodes),
+            "models": lambda given: self._projects(given, nodes),
             "upsertBucket": lambda given: self._upsert_bucket(given, nodes),
             "createRunFiles": lambda given: self._create_run_files(given, addresses),
             "markRunFilesUploaded": self._mark_uploaded,
             "notifyScriptableRunAlert": self._alert,
+            "deleteRun": self._delete_run,
             "rewindRun": lambda given: self._rewind(given, nodes),
             **artifacts.resolvers(),
         }
@@ -97,17 +99,7 @@ class Operations:
         }
 
     def _viewer(self, _: Arguments) -> Any:
-        entity = self.settings.entity
-        return {
-            "id": node_id("User", f"v1:{entity}"),
-            "name": entity,
-            "username": entity,
-            "email": None,
-            "entity": entity,
-            "admin": False,
-            "flags": "{}",
-            "teams": {"edges": [{"node": {"id": node_id("Entity", f"v1:{entity}"), "name": entity}}]},
-        }
+        return user(self.settings.entity)
 
     def _project(self, arguments: Arguments, nodes: Nodes) -> Any:
         return nodes.project(*self._entity_and_project(arguments.get("entityName"), arguments.get("name")))
@@ -115,10 +107,7 @@ class Operations:
     def _upsert_bucket(self, arguments: Arguments, nodes: Nodes) -> Any:
         given = input_of(arguments)
         if isinstance(given.get("id"), str):
-            try:
-                path = RunPath.from_storage_id(given["id"])
-            except ValueError as error:
-                raise GraphQLError(str(error)) from None
+            path = _path_of_id(given["id"])
         else:
             path = self._path(given.get("entityName"), given.get("modelName"), given.get("name"))
         values: dict[str, Any] = {}
@@ -136,7 +125,8 @@ class Operations:
         tags = given.get("tags")
         if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
             raise GraphQLError("tags is not a list of strings")
-        run, inserted = self.store.upsert_run(path, RunFields(**values, tags=tags))
+        fields = RunFields(**values, tags=tags)
+        run, inserted = self.store.upsert_run(path, fields, reuse_deleted=not self.settings.refuse_deleted)
         return {"bucket": nodes.run(run), "inserted": inserted}
 
     def _create_run_files(self, arguments: Arguments, addresses: Addresses) -> Any:
@@ -186,6 +176,21 @@ class Operations:
         run = self._run(given)
         return {"rewoundRun": nodes.run(self.store.rewind(run.path, value))}
 
+    def _delete_run(self, arguments: Arguments) -> Any:
+        given = input_of(arguments)
+        if given.get("deleteArtifacts") is True:
+            raise GraphQLError("not supported by this backend: deleteRun with deleteArtifacts")
+        try:
+            self.store.delete_run(_path_of_id(str(given.get("id"))))
+        except RunNotFoundError as error:
+            raise GraphQLError(str(error)) from None
+        return {"clientMutationId": given.get("clientMutationId")}
+
+    def _projects(self, arguments: Arguments, nodes: Nodes) -> Any:
+        entity = str(arguments.get("entityName") or self.settings.entity)
+        names = sorted({run.path.project for run in self.store.runs() if run.path.entity == entity})
+        return connection(names, lambda name: nodes.project(entity, name), arguments)
+
     def _run(self, given: Arguments) -> Run:
         try:
             return self.store.run(self._path(given.get("entityName"), given.get("projectName"), given.get("runName")))
@@ -197,6 +202,13 @@ class Operations:
 
     def _path(self, entity: object, project: object, name: object) -> RunPath:
         return run_path(*self._entity_and_project(entity, project), name)
+
+
+def _path_of_id(storage_id: str) -> RunPath:
+    try:
+        return RunPath.from_storage_id(storage_id)
+    except ValueError as error:
+        raise GraphQLError(str(error)) from None
 
 
 def _is_json_object(name: str, text: str) -> bool:

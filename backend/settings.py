@@ -22,6 +22,7 @@ class ServeSettings:
     limit: int | None = None  # counted requests per window and project; None: no limit
     window_s: float = 60.0
     crash_after_s: float = 300.0  # silence after which an unfinished run is called crashed
+    refuse_deleted: bool = False  # the id of a deleted run is not given out again: 409
     faults: Path | None = None
     request_log: Path | None = None
 

@@ -19,7 +19,7 @@ from typing import IO
 
 from .blobs import BlobFolder, Upload
 from .database import connect, insert, line_key, open_database
-from .errors import NotFoundError
+from .errors import ConflictError, NotFoundError
 from .filestream import HISTORY, SUMMARY, Chunk, StreamUpdate
 from .runs import Extent, Run, RunFields, RunPath
 from .series import step_of
@@ -28,6 +28,9 @@ DATABASE_NAME = "runferry.sqlite3"
 # What a reader takes at a time; a single line may have megabytes.
 PAGE_LINES = 5_000
 PAGE_CHARS = 8 << 20
+_NEXT_RUN = """
+    SELECT 1 + max(coalesce((SELECT max(id) FROM runs), 0), coalesce((SELECT max(id) FROM deleted_runs), 0))
+"""
 _REFERENCES = [
     f"SELECT 1 FROM {table} WHERE blob = ?"  # noqa: S608 - names are ours
     for table in ("files", "contents", "entries", "manifests", "parts")
@@ -36,6 +39,10 @@ _REFERENCES = [
 
 class RunNotFoundError(NotFoundError):
     """No such run on this server."""
+
+
+class RunDeletedError(ConflictError):
+    """The run was deleted, and its name is not given out again."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +93,26 @@ class Store:
 
     # ---- runs
 
-    def upsert_run(self, path: RunPath, fields: RunFields) -> tuple[Run, bool]:
-        """Makes the run or changes the given fields; returns it, and whether it is new."""
+    def upsert_run(self, path: RunPath, fields: RunFields, *, reuse_deleted: bool = True) -> tuple[Run, bool]:
+        """Makes the run or changes the given fields; returns it, and whether it is new.
+
+        Raises:
+            RunDeletedError: there was one that was deleted, and `reuse_deleted` is off.
+        """
         now = self._clock()
         with self.writing() as db:
             columns = fields.columns()
             key = _find(db, path)
             inserted = key is None
             if inserted:
+                if not reuse_deleted and _was_deleted(db, path):
+                    raise RunDeletedError(f"run {path.name} was previously created and deleted; try a new run name")
                 ordinal = db.execute(
                     "SELECT count(*) FROM runs WHERE entity = ? AND project = ?", (path.entity, path.project)
                 ).fetchone()[0]
                 columns.setdefault("display_name", f"run-{ordinal + 1}")
                 values = {
+                    "id": db.execute(_NEXT_RUN).fetchone()[0],
                     "entity": path.entity,
                     "project": path.project,
                     "name": path.name,
@@ -134,6 +148,29 @@ class Store:
         """All runs, newest first."""
         with self.reading() as db:
             return _load(db, "1 ORDER BY created_at DESC, id DESC", ())
+
+    def delete_run(self, path: RunPath) -> None:
+        """Removes a run with its lines, files and alerts; its artifacts stay.
+
+        Raises:
+            RunNotFoundError: there is none.
+        """
+        with self.writing() as db:
+            key = require_run(db, path)
+            blobs = [
+                row["blob"] for row in db.execute("SELECT blob FROM files WHERE run = ? AND blob NOT NULL", (key,))
+            ]
+            for (stream,) in db.execute("SELECT id FROM streams WHERE run = ?", (key,)).fetchall():
+                db.execute(
+                    "DELETE FROM lines WHERE key >= ? AND key < ?", (line_key(stream, 0), line_key(stream + 1, 0))
+                )
+            for table in ("streams", "files", "alerts", "artifact_runs"):
+                db.execute(f"DELETE FROM {table} WHERE run = ?", (key,))  # noqa: S608 - names are ours
+            db.execute("DELETE FROM runs WHERE id = ?", (key,))
+            place = (path.entity, path.project, path.name)
+            db.execute("INSERT INTO deleted_runs VALUES (?, ?, ?, ?, ?)", (key, *place, self._clock()))
+            db.execute("COMMIT")
+            self.forget_blobs(db, blobs)
 
     def rewind(self, path: RunPath, step: float) -> Run:
         """Drops the history rows after `_step == step`, as if they had never been logged."""
@@ -339,6 +376,14 @@ def _find(db: sqlite3.Connection, path: RunPath) -> int | None:
         "SELECT id FROM runs WHERE entity = ? AND project = ? AND name = ?", (path.entity, path.project, path.name)
     ).fetchone()
     return None if row is None else int(row["id"])
+
+
+def _was_deleted(db: sqlite3.Connection, path: RunPath) -> bool:
+    place = (path.entity, path.project, path.name)
+    return (
+        db.execute("SELECT 1 FROM deleted_runs WHERE entity = ? AND project = ? AND name = ?", place).fetchone()
+        is not None
+    )
 
 
 def require_run(db: sqlite3.Connection, path: RunPath) -> int:

@@ -39,6 +39,7 @@ def default_data_dir() -> Path:
 @click.option(
     "--crash-after", default=300.0, show_default=True, help="Seconds of silence after which a run counts as crashed."
 )
+@click.option("--refuse-deleted", is_flag=True, help="Answer 409 where a client makes a run again that was deleted.")
 @click.option(
     "--faults",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -62,6 +63,7 @@ def command(  # noqa: PLR0917 - click passes by name
     limit: int | None,
     window: float,
     crash_after: float,
+    refuse_deleted: bool,
     faults: Path | None,
     request_log: Path | None,
     json_output: bool,
@@ -87,6 +89,7 @@ def command(  # noqa: PLR0917 - click passes by name
             limit=limit,
             window_s=window,
             crash_after_s=crash_after,
+            refuse_deleted=refuse_deleted,
             faults=faults,
             request_log=request_log,
         )

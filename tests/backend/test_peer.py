@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import subprocess
@@ -45,6 +46,36 @@ with wandb.init(project="proj", id="res", resume="allow", settings=wandb.Setting
 """
 
 
+READER = """
+import json, pathlib, sys, wandb
+api = wandb.Api(overrides={"base_url": sys.argv[1]})
+run, other = api.run("local/peer/artifacts"), api.run("local/p 1/full")
+net = api.artifact("local/peer/net:v0")
+folder = net.download(root="net")
+net.verify(root="net")
+print(json.dumps({
+    "runs": sorted(one.id for one in api.runs("local/peer")),
+    "projects": sorted(project.name for project in api.projects("local")),
+    "run": [other.state, other.name, sorted(other.tags), other.config["lr"], other.summary["acc"]],
+    "files": {file.name: file.size for file in other.files()},
+    "saved": pathlib.Path(other.file("saved.bin").download(root="files").name).stat().st_size,
+    "scan": [row["_step"] for row in other.scan_history()],
+    "keys": [round(1 / row["loss"]) for row in other.scan_history(keys=["loss"])],
+    "sampled": [row["_step"] for row in other.history(samples=3, pandas=False)],
+    "events": len(other.history(stream="system", pandas=False)) > 0,
+    "logged": sorted(artifact.name for artifact in run.logged_artifacts()),
+    "used": list(run.used_artifacts()),
+    "aliases": net.aliases,
+    "entries": sorted(net.manifest.entries),
+    "logged_by": net.logged_by().id,
+    "types": sorted(kind.name for kind in api.artifact_types("local/peer")),
+    "versions": [artifact.name for artifact in api.artifacts("model", "local/peer/net")],
+    "exists": [api.artifact_exists("local/peer/net:v9"), api.artifact_exists("local/peer/net:best")],
+}))
+run.delete()
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The offline runs, made once."""
@@ -58,7 +89,10 @@ def peer(folder, program, *arguments, **environ):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     quiet = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true", "WANDB_DISABLE_GIT": "true", "HOME": str(folder)}
     command = [str(PEER / program), *arguments]
-    subprocess.run(command, cwd=folder, env=kept | quiet | environ, check=True, capture_output=True, timeout=120)
+    environ = kept | quiet | environ
+    done = subprocess.run(command, cwd=folder, env=environ, check=False, capture_output=True, timeout=120, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def sync(server, folder, pattern, **environ):
@@ -149,6 +183,55 @@ def test_artifacts(tmp_path):
     net = next(one for one in first if one["artifactSequence"]["name"] == "net" and one["versionIndex"] == 0)
     assert [alias["alias"] for alias in net["aliases"]] == ["best", "v-one"]
     assert [edge["node"]["name"] for edge in net["files"]["edges"]][:2] == ["a.txt", "below/a.txt"]
+
+
+def test_the_public_api(tmp_path, folder):
+    """The peer's own Python API reads runs, rows, files and artifacts back, verifies a download, and deletes a run."""
+    (tmp_path / "made").mkdir()
+    made = tools.make("artifacts", tmp_path / "made")
+    with serve(tmp_path / "server") as server:
+        tools.sync(made.logs, server.url, server.key, tmp_path)
+        sync(server, folder, "run-full.wandb")
+        read = json.loads(peer(tmp_path, "python", "-c", READER, server.url, WANDB_API_KEY=server.key))
+        left = [run["name"] for run in server.runs()]
+
+    files = read.pop("files")
+    assert read == {
+        "runs": ["artifacts"],
+        "projects": ["p 1", "peer"],
+        "run": ["failed", "full run", ["a", "b"], 0.1, 49],
+        "saved": 256_000,
+        "scan": list(range(50)),
+        "keys": list(range(1, 51)),
+        "sampled": [0, 24, 49],
+        "events": True,
+        "logged": [
+            "amodel:v0",
+            "byfolder:v0",
+            "bypath:v0",
+            "empty:v0",
+            "net:v0",
+            "net:v1",
+            "run-artifacts-a.txt:v0",
+        ],
+        "used": [],
+        "aliases": ["best", "v-one"],
+        "entries": [
+            "a.txt",
+            "below/a.txt",
+            "below/sub/b.txt",
+            "copies/again.bin",
+            "notes.txt",
+            "sub/b.txt",
+            "weights.bin",
+        ],
+        "logged_by": "artifacts",
+        "types": ["dataset", "model"],
+        "versions": ["net:v1", "net:v0"],
+        "exists": [False, True],
+    }
+    assert files["saved.bin"] == 256_000
+    assert left == ["full"]
 
 
 def artifacts(server):

@@ -287,7 +287,7 @@ def test_a_changed_address_is_refused(server, change):
     elif change == "file":
         url = httpx.URL(server.upload_url("b")).copy_with(query=url.query)
     elif change == "run":
-        url = url.copy_with(path=url.path.replace("/1/", "/2/"))
+        url = url.copy_with(path=url.path.replace("/r1/", "/r2/"))
     else:
         url = url.copy_set_param(change, url.params[change] + "0")
 
