@@ -58,7 +58,7 @@ def command(*, folder: Path | None, as_json: bool) -> None:
 def _server(home: Path) -> Iterator[Row]:
     """What a sync takes for its server and its key."""
     from ..sync import NoCredentials, SyncSettings, UsageError
-    from ..sync.credentials import find_api_key
+    from ..sync.credentials import find_credentials
     from ..sync.settings import locate_base_url
 
     url, source = locate_base_url(home=home)
@@ -69,7 +69,7 @@ def _server(home: Path) -> Iterator[Row]:
         return
     yield Row("base_url", url, source)
     try:
-        key = find_api_key(url, home=home)
+        key = find_credentials(url, home=home)
     except NoCredentials as error:
         missing = str(error).startswith("no API key")
         yield Row("api_key", None, "default", "" if missing else str(error))

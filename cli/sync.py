@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from .syncoptions import choice_options, settings_of, target_options
 from .syncoutputs import Outputs
 
 if TYPE_CHECKING:
+    from ..sync.credentials import ApiKey
     from ..sync.watch import Watching
 
 
@@ -36,6 +38,13 @@ class SyncCommand(click.Command):
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @target_options
 @choice_options
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the API key from FILE, which may be a pipe.",
+)
+@click.option("--key-stdin", is_flag=True, help="Read the API key from the first line of standard input.")
 @click.option(
     "-j",
     "--jobs",
@@ -76,6 +85,8 @@ class SyncCommand(click.Command):
 def command(
     paths: tuple[Path, ...],
     *,
+    key_file: Path | None,
+    key_stdin: bool,
     as_json: bool,
     needless: bool,  # noqa: ARG001 - options of the peer's that ask for what is always done
     watches: bool,
@@ -92,7 +103,8 @@ def command(
     ./wandb by default. Only what the server has not acknowledged yet is sent. The run directory is only read, but for three small files beside
     the log: cursor, lock and the marker that says that everything arrived.
 
-    The API key comes from RUNFERRY_API_KEY, WANDB_API_KEY, or netrc.
+    The API key comes from --key-file, --key-stdin, RUNFERRY_API_KEY, RUNFERRY_API_KEY_FILE, WANDB_API_KEY, or netrc,
+    and never from the command line; with WANDB_IDENTITY_TOKEN_FILE an identity token is used instead.
 
     With --watch it goes on: new rows and new runs are picked up within two seconds. It ends when every run named has
     ended, or has not grown for --stale-after. Below a folder of runs, where new ones may appear, it ends after --idle
@@ -124,23 +136,42 @@ def command(
 
     if not watches and (interval, idle) != (None, None):
         raise click.UsageError("--interval and --idle go with --watch")
+    if key_file is not None and key_stdin:
+        raise click.UsageError("--key-file and --key-stdin: the key has one source")
     if not paths and not Path("wandb").exists():
         raise click.ClickException("no wandb directory here: name a log, a run directory, or a folder of them")
     paths = paths or (Path("wandb"),)
     try:
         settings = SyncSettings(**settings_of(options))
+        key = _key(settings.base_url, key_file, from_stdin=key_stdin)
         watching = _watching(interval, idle, writer) if watches else None
         outputs = Outputs(settings, paths, as_json=as_json, report=report_file, metrics=metrics_file)
         with _ended_by_sigterm(), outputs:
             session = Session(counters=outputs.counters)
             with contextlib.closing(session):
                 if watching is not None:
-                    report = watch(paths, settings, watching, reporter=outputs, session=session)
+                    report = watch(paths, settings, watching, reporter=outputs, key=key, session=session)
                 else:
-                    report = sync(paths, settings, reporter=outputs, session=session)
+                    report = sync(paths, settings, reporter=outputs, key=key, session=session)
     except (NoCredentials, UsageError) as error:
         raise click.ClickException(str(error)) from None  # as clear without the usage line
     raise click.exceptions.Exit(report.exit_code)
+
+
+def _key(base_url: str, key_file: Path | None, *, from_stdin: bool) -> ApiKey | None:
+    """The key that an option leads to; None where none is given.
+
+    Raises:
+        NoCredentials: there is no key.
+    """
+    from ..sync.credentials import LONGEST, ApiKey, key_from_file
+
+    if key_file is not None:
+        return key_from_file(key_file, base_url=base_url, source="--key-file")
+    if from_stdin:
+        line = sys.stdin.buffer.readline(LONGEST)
+        return ApiKey(line.decode("utf-8", "replace"), base_url=base_url, source="--key-stdin")
+    return None
 
 
 @contextlib.contextmanager

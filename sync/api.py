@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 import orjson
 
 from . import graphql
 from .channel import Channel
-from .credentials import ApiKey, origin_of
-from .errors import Permanent, Retryable
+from .credentials import Credentials, origin_of
+from .errors import AuthError, Permanent, Retryable
 from .pacer import Pacer, Pacers
 from .transport import Answer, Request
+
+Result = TypeVar("Result")
 
 _LONGEST_REASON = 500  # characters of a server's own words
 
@@ -80,12 +82,20 @@ class UploadTargets:
 class Api:
     """The calls of one server. Holds the key, the channel and the lanes; any thread may call it."""
 
-    def __init__(self, base_url: str, key: ApiKey, channel: Channel, pacers: Pacers) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        key: Credentials,
+        channel: Channel,
+        pacers: Pacers,
+        user_headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.base_url = base_url.rstrip("/")
         self._host = urlsplit(base_url).netloc.rpartition("@")[2]
         self._key = key
         self._channel = channel
         self._pacers = pacers
+        self._user_headers = dict(user_headers or {})
 
     def features(self, project: str) -> frozenset[str]:
         """Names of the features that the server has switched on; a server that does not know the query has none."""
@@ -163,8 +173,8 @@ class Api:
         if not all(parts) or {".", ".."} & set(parts):
             raise Permanent(f"{run} is not a place at a server", status=200)
         path = "/".join(quote(part, safe="") for part in parts)
-        request = self._request("POST", f"{self.base_url}/files/{path}/file_stream", body)
-        self._channel.call(request, self._lane(run.project), what=f"rows of {run.run_id}", read=_acknowledgement)
+        url = f"{self.base_url}/files/{path}/file_stream"
+        self._post(url, body, self._lane(run.project), what=f"rows of {run.run_id}", read=_acknowledgement)
 
     def upload_targets(self, run: RemoteRun, names: list[str]) -> UploadTargets:
         """Ask where to put the files `names`. A name that the answer leaves out has no target."""
@@ -217,21 +227,54 @@ class Api:
     ) -> Any:
         """The `data` of a GraphQL operation, in the lane of `project`."""
         body = orjson.dumps({"query": query, "variables": variables, "operationName": operation})
-        request = self._request("POST", f"{self.base_url}/graphql", body)
-        return self._channel.call(
-            request,
+        return self._post(
+            f"{self.base_url}/graphql",
+            body,
             self._lane(project),
             what=operation,
             read=lambda answer: _graphql_data(answer, operation),
             retry_conflict=retry_conflict,
+            headers=self._user_headers,
         )
 
-    def _request(self, method: str, url: str, body: bytes) -> Request:
-        headers = {"Content-Type": "application/json"}
-        authorization = self._key.header_for(url)
-        if authorization is not None:
-            headers["Authorization"] = authorization
-        return Request(method, url, headers, body)
+    def _post(
+        self,
+        url: str,
+        body: bytes,
+        lane: Pacer,
+        *,
+        what: str,
+        read: Callable[[Answer], Result],
+        retry_conflict: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> Result:
+        """Post JSON, signed. Where an access token was refused before its time, once more with another one."""
+
+        def send(authorization: str | None) -> Result:
+            signed = {"Content-Type": "application/json", **(headers or {})}
+            if authorization is not None:
+                signed["Authorization"] = authorization
+            request = Request("POST", url, signed, body)
+            return self._channel.call(request, lane, what=what, read=read, retry_conflict=retry_conflict)
+
+        authorization = self._key.header_for(url, self._exchange)
+        try:
+            return send(authorization)
+        except AuthError as error:
+            if error.status != 401 or not self._key.renew(authorization):
+                raise
+        return send(self._key.header_for(url, self._exchange))
+
+    def _exchange(self, form: bytes) -> Any:
+        """What the server gives for an identity token."""
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        request = Request("POST", f"{self.base_url}/oidc/token", headers, form)
+        return self._channel.call(
+            request,
+            self._lane(""),
+            what="the exchange of the identity token",
+            read=lambda answer: _object(answer, "the exchange of the identity token"),
+        )
 
     def _lane(self, project: str) -> Pacer:
         return self._pacers.of(self._host, project)
@@ -249,9 +292,7 @@ def headers_of(lines: object) -> dict[str, str]:
 
 def _graphql_data(answer: Answer, operation: str) -> Any:
     """The `data` of an answer. An answer that is no JSON object was cut on its way; an `errors` list is the last word."""
-    document = _json_or_none(answer.body)
-    if not isinstance(document, dict):
-        raise Retryable(f"{operation}: the answer is not a JSON object", status=answer.status)
+    document = _object(answer, operation)
     errors = document.get("errors")
     if errors:
         messages = [
@@ -259,6 +300,14 @@ def _graphql_data(answer: Answer, operation: str) -> Any:
         ]
         raise Permanent(f"{operation}: {'; '.join(messages)[:_LONGEST_REASON]}", status=answer.status)
     return document.get("data")
+
+
+def _object(answer: Answer, what: str) -> dict[str, Any]:
+    """The JSON object of an answer; anything else was cut on its way."""
+    document = _json_or_none(answer.body)
+    if not isinstance(document, dict):
+        raise Retryable(f"{what}: the answer is not a JSON object", status=answer.status)
+    return document
 
 
 def _acknowledgement(answer: Answer) -> None:

@@ -19,7 +19,7 @@ from .body import FULL_BODY
 from .channel import Channel
 from .clock import Clock
 from .context import Context
-from .credentials import ApiKey, find_api_key
+from .credentials import ApiKey, Credentials, find_credentials, user_headers
 from .errors import Interrupted
 from .lock import Heartbeat
 from .plan import LogHead, Paths, RunPlan, group, survey
@@ -39,7 +39,7 @@ def sync(
     settings: SyncSettings | None = None,
     *,
     reporter: Reporter | None = None,
-    key: ApiKey | None = None,
+    key: Credentials | None = None,
     transport: Transport | None = None,
     clock: Clock | None = None,
     rng: random.Random | None = None,
@@ -55,7 +55,7 @@ def sync(
         paths: a log, a run directory, a `wandb` directory, a tree of them, or a pattern of such paths; or several.
         settings: see `SyncSettings`; None takes the base URL from the environment and defaults for the rest.
         reporter: called with each `Event`, from any thread, one at a time.
-        key: None looks it up in the environment and in netrc.
+        key: who we are to the server; None looks it up in the environment and in netrc.
         transport: how requests are sent; with `clock` and `rng` a port for tests.
         clock: see above.
         rng: the source of jitter.
@@ -82,7 +82,7 @@ def sync(
     if plans:
         if key is None:
             no_key = ApiKey("none", base_url=settings.base_url, source="a dry run")
-            key = no_key if settings.dry_run else find_api_key(settings.base_url)
+            key = no_key if settings.dry_run else find_credentials(settings.base_url)
         used = session or Session(transport, clock, rng)
         try:
             interrupted = _replay_all(plans, settings, key, told, tally, session=used)
@@ -123,7 +123,7 @@ def _is_ours(head: LogHead, settings: SyncSettings) -> bool:
 def _replay_all(
     plans: list[RunPlan],
     settings: SyncSettings,
-    key: ApiKey,
+    key: Credentials,
     told: Reporter,
     tally: Tally,
     *,
@@ -144,7 +144,7 @@ def _replay_all(
     )
     context = Context(
         settings=settings,
-        api=Api(settings.base_url, key, channel, session.pacers),
+        api=Api(settings.base_url, key, channel, session.pacers, user_headers()),
         clock=session.clock,
         reporter=told,
         uploads=uploads,

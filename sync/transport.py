@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import urlsplit
 
 from .errors import Interrupted, Permanent, Retryable
+from .quiet import keep_quiet, unlogged
 
 if TYPE_CHECKING:
     import httpx
@@ -67,6 +68,7 @@ class HttpTransport:
     def __init__(self, *, http: httpx.BaseTransport | None = None, stop: threading.Event | None = None) -> None:
         import httpx
 
+        keep_quiet()
         self._stop = stop or threading.Event()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._client = httpx.Client(
@@ -95,9 +97,16 @@ class HttpTransport:
         content = self._parts(request, deadline) if request.length else None
         self._check(deadline)
         try:
-            with self._client.stream(
-                request.method, request.url, headers=headers, content=content, extensions={"trace": self._note_socket}
-            ) as response:
+            with (
+                unlogged(),
+                self._client.stream(
+                    request.method,
+                    request.url,
+                    headers=headers,
+                    content=content,
+                    extensions={"trace": self._note_socket},
+                ) as response,
+            ):
                 if response.headers.get("Content-Encoding", "identity") != "identity":
                     raise Permanent("the answer is packed, which was not asked for", status=response.status_code)
                 body = bytearray()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..logformat import find_logs
 from .clock import Clock
-from .credentials import ApiKey, find_api_key
+from .credentials import Credentials, find_credentials
 from .engine import sync
 from .errors import UsageError
 from .lookout import NEVER, Lookout, WatchedLog, is_one_run
@@ -57,7 +57,7 @@ def watch(
     watching: Watching | None = None,
     *,
     reporter: Reporter | None = None,
-    key: ApiKey | None = None,
+    key: Credentials | None = None,
     transport: Transport | None = None,
     clock: Clock | None = None,
     cpu: Callable[[], float] = time.process_time,
@@ -74,7 +74,7 @@ def watch(
         settings: as `sync` takes them. The same holds for the next ones.
         watching: how often it looks, and when it ends.
         reporter: called with each event, but for those that say nothing new.
-        key: None looks it up.
+        key: who we are to the server; None looks it up in the environment and in netrc.
         transport: how requests are sent.
         clock: the time.
         cpu: seconds of CPU time that this process has taken.
@@ -96,7 +96,7 @@ def watch(
             settings,
             watching or Watching(),
             News(reporter or silent),
-            key or find_api_key(settings.base_url),
+            key or find_credentials(settings.base_url),
             session,
             cpu,
         ).run()
@@ -113,7 +113,7 @@ class _Watch:
         settings: SyncSettings,
         watching: Watching,
         news: News,
-        key: ApiKey,
+        key: Credentials,
         session: Session,
         cpu: Callable[[], float],
     ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,8 @@ from runferry.logformat import decode_history, messages, read_records
 from runferry.logformat.runstate import row_of
 from runferry.sync import yamltext
 from runferry.sync.body import Body
-from runferry.sync.credentials import ApiKey, find_api_key
 from runferry.sync.cursor import Cursor, FileMark, Lines, Target, load, matches, prefix_hash
-from runferry.sync.errors import NoCredentials, UsageError
+from runferry.sync.errors import UsageError
 from runferry.sync.lines import MAX_LINE, Console, Rows, console_text, event_line
 from runferry.sync.lock import STALE_AFTER_S, Lock, LockedError
 from runferry.sync.places import Places, default_state_dir
@@ -27,63 +25,6 @@ from support.clock import FakeClock
 
 URL = "http://127.0.0.1:8080"
 SECRET = "s3cr3t" * 8
-
-
-# -- the key -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_key_comes_from_the_environment_before_netrc(tmp_path: Path) -> None:
-    """RUNFERRY_API_KEY, then WANDB_API_KEY, then the netrc entry of the host with its port."""
-    (tmp_path / ".netrc").write_text(f"machine 127.0.0.1:8080 login user password {SECRET}\n")
-    environ = {"RUNFERRY_API_KEY": "a" * 40, "WANDB_API_KEY": "b" * 40}
-
-    assert find_api_key(URL, environ, tmp_path).source == "RUNFERRY_API_KEY"
-    assert find_api_key(URL, {"WANDB_API_KEY": "b" * 40}, tmp_path).source == "WANDB_API_KEY"
-    assert find_api_key(URL, {}, tmp_path).header_for(URL) == ApiKey(SECRET, base_url=URL, source="").header_for(URL)
-    (tmp_path / "other").write_text("default login user password " + "d" * 40)
-    assert find_api_key(URL, {"NETRC": str(tmp_path / "other")}, tmp_path).source == str(tmp_path / "other")
-
-
-def test_no_key_is_an_error_that_says_where_keys_come_from(tmp_path: Path) -> None:
-    """Without a key the message names both variables, netrc, and the machine to write there."""
-    with pytest.raises(NoCredentials, match=r"RUNFERRY_API_KEY.*WANDB_API_KEY.*127\.0\.0\.1:8080.*\.netrc"):
-        find_api_key(URL, {}, tmp_path)
-
-
-def test_a_broken_netrc_does_not_show_its_secrets(tmp_path: Path) -> None:
-    """The error about a netrc file gives its line and nothing of its content."""
-    (tmp_path / ".netrc").write_text(f"machine x login y passw {SECRET}\n")
-
-    with pytest.raises(NoCredentials) as caught:
-        find_api_key(URL, {}, tmp_path)
-
-    assert SECRET not in str(caught.value)
-    assert SECRET not in repr(caught.value.__cause__)
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["http://127.0.0.1:8081/x", "https://127.0.0.1:8080/x", "http://evil.test/", "http://127.0.0.1:8080@evil.test/"],
-)
-def test_the_key_goes_to_its_own_origin_only(url: str) -> None:
-    """Another port, scheme or host gets no Authorization header."""
-    assert ApiKey(SECRET, base_url=URL, source="test").header_for(url) is None
-
-
-def test_the_key_hides_from_reprs_and_pickles() -> None:
-    """Neither repr, str, format nor pickle shows the key."""
-    key = ApiKey(SECRET, base_url=URL, source="test")
-
-    assert SECRET not in f"{key!r} {key}"
-    with pytest.raises(TypeError):
-        pickle.dumps(key)
-
-
-@pytest.mark.parametrize("secret", ["", "  ", "two words", "line\nbreak\x00", "k\u00e9y"])
-def test_what_cannot_be_a_header_is_no_key(secret: str) -> None:
-    """A key that would break the header is refused before anything is sent."""
-    with pytest.raises(NoCredentials):
-        ApiKey(secret, base_url=URL, source="test")
 
 
 # -- settings and places -----------------------------------------------------------------------------------------------
