@@ -45,6 +45,7 @@ from .store import Store
 
 MAX_BODY = 64 << 20  # bytes as sent; clients stay below 12 MB unless told otherwise
 MAX_UNPACKED = 256 << 20
+SMALL_BODY = 64 << 10
 MAX_FILE = 5 << 40  # the largest file that clients of this protocol upload
 WRITE_SIZE = 1 << 20
 WRITER_THREADS = 4  # one commits at a time; the others flush uploaded files meanwhile
@@ -147,7 +148,7 @@ class Backend:
     async def _graphql(self, request: Request) -> Response:
         body = await self._body(request)
         try:
-            parsed = await run_in_threadpool(GraphQLRequest, body)
+            parsed = await _off_loop(GraphQLRequest, body)
         except GraphQLError as error:
             return json_response(failure(str(error)), 400)
         entry = entry_of(request.scope)
@@ -163,7 +164,7 @@ class Backend:
         entry.operation = "FileStream"
         path = _run_path(request)
         body = await self._body(request)
-        update = await run_in_threadpool(decode, body)
+        update = await _off_loop(decode, body)
         entry.details = {
             "files": {name: {"offset": part.offset, "lines": len(part.content)} for name, part in update.files.items()},
             "uploaded": len(update.uploaded),
@@ -276,6 +277,11 @@ def create_app(store: Store, settings: ServeSettings, keys: ApiKeys | None, cloc
         OSError: _storage_error,
     }
     return Starlette(routes=backend.routes(), exception_handlers=handlers, middleware=[Middleware(Drain)])
+
+
+async def _off_loop(decoder: Callable[[bytes], T], body: bytes) -> T:
+    """Decodes a body; in a thread if it would keep other requests waiting longer than the change of threads takes."""
+    return decoder(body) if len(body) <= SMALL_BODY else await run_in_threadpool(decoder, body)
 
 
 def _run_path(request: Request) -> RunPath:

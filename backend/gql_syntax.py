@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import TypeAlias
 
 MAX_DOCUMENT_CHARS = 262_144
 MAX_DEPTH = 40
+CACHED_CHARS = 16_384  # longer documents are read each time
 
 _TOKEN = re.compile(
     r"""[\ufeff\s,]* (?: \#[^\n\r]* (?:[\n\r]|\Z) [\ufeff\s,]* )*  # a comment takes its line end: only one way to match
@@ -92,6 +94,12 @@ def parse(text: str) -> Document:
     """
     if len(text) > MAX_DOCUMENT_CHARS:
         raise GraphQLError(f"the document has more than {MAX_DOCUMENT_CHARS} characters")
+    # Clients ask with the same few documents again and again, and no part of one is ever changed.
+    return _cached(text) if len(text) <= CACHED_CHARS else _Parser(text).document()
+
+
+@functools.lru_cache(maxsize=256)
+def _cached(text: str) -> Document:
     return _Parser(text).document()
 
 

@@ -83,11 +83,14 @@ class Store:
             raise
         self._clock = clock
         self._lock = threading.Lock()
+        self._readers: list[sqlite3.Connection] = []  # idle ones; as many are opened as read at one time
         self.secret = self._load_secret()
 
     def close(self) -> None:
         """Ends all use; SQLite folds its write-ahead log into the file."""
         with self._lock:
+            while self._readers:
+                self._readers.pop().close()
             self._db.close()
             self._folder_lock.close()
 
@@ -359,9 +362,16 @@ class Store:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection whose statements see one state of everything."""
-        with contextlib.closing(connect(self._path)) as db:
+        try:
+            db = self._readers.pop()
+        except IndexError:
+            db = connect(self._path)
+        try:
             db.execute("BEGIN")
             yield db
+        finally:
+            db.rollback()
+            self._readers.append(db)
 
     def _load_secret(self) -> bytes:
         """The key that signs upload URLs; it lives as long as the data, so that URLs outlive a restart."""
