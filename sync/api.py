@@ -105,7 +105,7 @@ class Api:
             if error.status in (401, 403):
                 raise
             return frozenset()
-        features = _dig(data, "serverInfo", "features")
+        features = dig(data, "serverInfo", "features")
         return frozenset(
             item["name"]
             for item in (features if isinstance(features, list) else [])
@@ -136,9 +136,9 @@ class Api:
             "summaryMetrics": None,
         }
         data = self.execute("UpsertBucket", graphql.UPSERT_BUCKET, variables, run.project or "", retry_conflict=True)
-        bucket = _dig(data, "upsertBucket", "bucket")
-        entity = _dig(bucket, "project", "entity", "name") or run.entity
-        project = _dig(bucket, "project", "name") or run.project
+        bucket = dig(data, "upsertBucket", "bucket")
+        entity = dig(bucket, "project", "entity", "name") or run.entity
+        project = dig(bucket, "project", "name") or run.project
         if not isinstance(bucket, dict) or not isinstance(entity, str) or not isinstance(project, str):
             raise Permanent("UpsertBucket: the answer names no run, entity or project", status=200)
         return RemoteRun(
@@ -148,14 +148,14 @@ class Api:
             run_id=str(bucket.get("name") or run.run_id),
             display_name=str(bucket.get("displayName") or ""),
             history_lines=_count(bucket.get("historyLineCount")),
-            inserted=_dig(data, "upsertBucket", "inserted") is True,
+            inserted=dig(data, "upsertBucket", "inserted") is True,
         )
 
     def resume_status(self, entity: str | None, project: str | None, run_id: str) -> ResumeStatus | None:
         """What the server holds of a run; None where it has no such run."""
         variables = {"project": project, "entity": entity, "name": run_id}
         data = self.execute("RunResumeStatus", graphql.RUN_RESUME_STATUS, variables, project or "")
-        bucket = _dig(data, "model", "bucket")
+        bucket = dig(data, "model", "bucket")
         if not isinstance(bucket, dict):
             return None
         tail = _json_or_none(bucket.get("historyTail"))
@@ -180,13 +180,13 @@ class Api:
         """Ask where to put the files `names`. A name that the answer leaves out has no target."""
         variables = {"entity": run.entity, "project": run.project, "run": run.run_id, "files": names}
         data = self.execute("CreateRunFiles", graphql.CREATE_RUN_FILES, variables, run.project)
-        files, asked = _dig(data, "createRunFiles", "files"), frozenset(names)
+        files, asked = dig(data, "createRunFiles", "files"), frozenset(names)
         urls: dict[str, str | None] = {}
         for item in files if isinstance(files, list) else []:
             if isinstance(item, dict) and item.get("name") in asked:
                 url = item.get("uploadUrl")
                 urls[item["name"]] = self.absolute(url) if isinstance(url, str) and url else None
-        return UploadTargets(urls, headers_of(_dig(data, "createRunFiles", "uploadHeaders")))
+        return UploadTargets(urls, headers_of(dig(data, "createRunFiles", "uploadHeaders")))
 
     def notify(self, run: RemoteRun, title: str, text: str, severity: str, wait_ms: int) -> None:
         """Tell the run's people something; the server leaves out what it told them less than `wait_ms` before."""
@@ -200,7 +200,7 @@ class Api:
             "waitDuration": wait_ms,
         }
         data = self.execute("NotifyScriptableRunAlert", graphql.NOTIFY_ALERT, variables, run.project)
-        if _dig(data, "notifyScriptableRunAlert", "success") is False:
+        if dig(data, "notifyScriptableRunAlert", "success") is False:
             raise Permanent("NotifyScriptableRunAlert: no success", status=200)
 
     def put(
@@ -295,9 +295,7 @@ def _graphql_data(answer: Answer, operation: str) -> Any:
     document = _object(answer, operation)
     errors = document.get("errors")
     if errors:
-        messages = [
-            str(_dig(error, "message") or error) for error in (errors if isinstance(errors, list) else [errors])
-        ]
+        messages = [str(dig(error, "message") or error) for error in (errors if isinstance(errors, list) else [errors])]
         raise Permanent(f"{operation}: {'; '.join(messages)[:_LONGEST_REASON]}", status=answer.status)
     return document.get("data")
 
@@ -328,17 +326,18 @@ def _json_or_none(text: Any) -> Any:
 
 def _writers(config: Any) -> frozenset[str]:
     """What identifies the clients that wrote a run, from its config."""
-    environments = _dig(config, "_wandb", "value", "e")
+    environments = dig(config, "_wandb", "value", "e")
     found: set[str] = set()
     for key, environment in environments.items() if isinstance(environments, dict) else ():
         found.add(key)
         found.update(
-            value for name in ("writerId", "startedAt") if isinstance(value := _dig(environment, name), str) and value
+            value for name in ("writerId", "startedAt") if isinstance(value := dig(environment, name), str) and value
         )
     return frozenset(found)
 
 
-def _dig(value: Any, *path: str) -> Any:
+def dig(value: Any, *path: str) -> Any:
+    """What lies at a path of keys in nested objects; None where it leads nowhere."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -24,7 +24,7 @@ def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) 
     last = work.last
     cursor = last.position
     files, missing = recorded_files(work)
-    files += _made_files(work, summary, console_file)
+    files += made_files(work, summary, console_file)
     known: dict[str, FileMark] = {}
     for segment in work.segments:
         known.update(segment.position.files)
@@ -37,7 +37,7 @@ def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) 
     result = runfiles.upload(work.context.api, remote, files, known=known, pool=work.context.uploads, save=save)
     work.files_sent = len(result.sent)
     work.missing += missing + result.missing
-    work.only_late = 0 < result.only_late == len(missing) + len(result.missing)
+    work.late += result.only_late
     exit_code = last.found.exit_code
     untold = sorted(name for name, mark in result.done.items() if not mark.told)
     if untold or (exit_code is not None and exit_code != cursor.exit_code):
@@ -64,7 +64,7 @@ def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
     return list(files.values()), missing
 
 
-def _made_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) -> list[runfiles.RunFile]:
+def made_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) -> list[runfiles.RunFile]:
     """The files that every run has at the server, made from the log."""
     last = work.last
     goes_on = last.found.exit_code is None and work.is_young(last)

@@ -14,7 +14,9 @@ from dataclasses import astuple
 
 from ..logformat import RunState
 from . import contact, runconfig, runfiles, verdict
+from .alerts import send_alerts
 from .api import RemoteRun, RunFields
+from .artifacts import send_artifacts
 from .context import Context
 from .cursor import VERSION, Cursor, Lines
 from .dryrun import dry_run
@@ -107,6 +109,8 @@ class RunReplay:
                 for segment in self.segments:
                     if segment.found.lines.console:
                         gather_console(segment.found, console_file)
+            send_alerts(work)
+            send_artifacts(work)
             summary, dropped = work.summary()
             send_files(work, summary, console_file)
         work.last.missing += dropped
@@ -219,6 +223,8 @@ class RunReplay:
                 cursor = self._new_cursor(remote, base, shift)
                 there = max(0, first + start.known_rows - base.history)
                 cursor.sent.history = min(there, segment.found.lines.history)
+                if segment.cursor is not None:  # its lines move; artifacts and alerts have no lines
+                    cursor.artifacts, cursor.alerts = segment.cursor.artifacts, segment.cursor.alerts
                 segment.cursor = cursor
             segment.rows_before = cursor.sent.history
             cursor.complete, cursor.gaps = False, segment.found.gaps()

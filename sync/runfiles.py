@@ -13,31 +13,29 @@ import hashlib
 import io
 import json
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
 from . import yamltext
 from .api import Api, RemoteRun, UploadTargets
 from .cursor import FileMark
-from .errors import AuthError, Interrupted, OutOfTime, Permanent, SyncError
+from .errors import Interrupted, OutOfTime, Permanent, SyncError
+from .localfiles import Shared, UnsafeFileError, clean_name, open_regular, safe_path, shown, why
+from .uploads import MIB, put, renewing
 
 SUMMARY_FILE = "wandb-summary.json"
 CONFIG_FILE = "config.yaml"
 METADATA_FILE = "wandb-metadata.json"
 CONSOLE_FILE = "output.log"
 
-_NAMES_PER_CALL = 64  # after so many files the cursor is saved
+_FIRST_BATCH, _LARGEST_BATCH = 64, 1024  # files asked for in one request; after each such batch the cursor is saved
+_BATCH_BYTES = 1024 * MIB
 _PART = 1024 * 1024
 _IN_MEMORY = 4 * 1024 * 1024  # bytes of console text that need no temporary file
-
-
-class UnsafeFileError(Exception):
-    """A recorded file that is not read, and why."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,12 @@ class RunFile:
     open: Callable[[], BinaryIO]
     sha256: str = ""
     """Known at once for files made here; empty until it is needed for others."""
+
+    def open_at(self, start: int) -> BinaryIO:
+        """Its bytes from further on."""
+        file = self.open()
+        file.seek(start)
+        return file
 
 
 @dataclass
@@ -100,32 +104,11 @@ class ConsoleFile:
         """The file, or None if there was no output. Read by one upload at a time."""
         if not self._size:
             return None
-        return RunFile(CONSOLE_FILE, self._size, 0, lambda: _Shared(self._file), self._digest.hexdigest())
+        return RunFile(CONSOLE_FILE, self._size, 0, lambda: Shared(self._file), self._digest.hexdigest())
 
     def close(self) -> None:
         """Forget the text."""
         self._file.close()
-
-
-class _Shared(io.BufferedReader):
-    """Reads a file from its start and leaves it open when it is closed itself."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        super().__init__(_Raw(file))
-
-
-class _Raw(io.RawIOBase):
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        file.seek(0)
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def readable(self) -> bool:
-        return True
 
 
 def by_home(names: Iterable[str], own: Path, others: Iterable[Path]) -> dict[Path, list[str]]:
@@ -142,10 +125,13 @@ def by_home(names: Iterable[str], own: Path, others: Iterable[Path]) -> dict[Pat
     return homes
 
 
-def recorded_files(run_dir: Path, names: Iterable[str]) -> tuple[list[RunFile], list[str]]:
+def recorded_files(
+    run_dir: Path, names: Iterable[str], *, follow_links: bool = False
+) -> tuple[list[RunFile], list[str]]:
     """The files that a log names, as far as they may be read, and `name: reason` for each that may not or is not there.
 
-    A name is taken literally if such a file exists, else as a pattern inside `files/`.
+    A name is taken literally if such a file exists, else as a pattern inside `files/`. With `follow_links` a link is read
+    wherever it leads.
     """
     files: dict[str, RunFile] = {}
     missing: list[str] = []
@@ -154,19 +140,19 @@ def recorded_files(run_dir: Path, names: Iterable[str]) -> tuple[list[RunFile], 
         try:
             clean = clean_name(name)
             if os.path.lexists(root / clean) or not glob.has_magic(clean):
-                files[clean] = open_safely(run_dir, clean)
+                files[clean] = open_safely(run_dir, clean, follow_links=follow_links)
                 continue
         except UnsafeFileError as error:
-            missing.append(f"{_shown(name)}: {error}")
+            missing.append(f"{shown(name)}: {error}")
             continue
         matches = sorted(_matching(root, clean))
         for match in matches:
             try:
-                files[match] = open_safely(run_dir, match)
+                files[match] = open_safely(run_dir, match, follow_links=follow_links)
             except UnsafeFileError as error:
-                missing.append(f"{_shown(match)}: {error}")
+                missing.append(f"{shown(match)}: {error}")
         if not matches:
-            missing.append(f"{_shown(name)}: no file matches")
+            missing.append(f"{shown(name)}: no file matches")
     return list(files.values()), missing
 
 
@@ -201,58 +187,14 @@ def _or_behind(places: set[int], pattern: tuple[str, ...]) -> set[int]:
     return places | {place + 1 for place in places if pattern[place : place + 1] == ("**",)}
 
 
-def clean_name(name: str) -> str:
-    """A recorded path as a normalised relative one.
+def open_safely(run_dir: Path, name: str, *, follow_links: bool = False) -> RunFile:
+    """The file `name` below `files/`.
 
     Raises:
-        UnsafeFileError: it is absolute, leaves the folder, or is no path at all.
+        UnsafeFileError: it is not there, or may not be read.
     """
-    if not name or "\0" in name:
-        raise UnsafeFileError("not a file name")
-    path = PurePosixPath(name.replace("\\", "/") if os.name == "nt" else name)
-    if path.is_absolute() or ".." in path.parts or (os.name == "nt" and ":" in name):
-        raise UnsafeFileError("refused: it leads out of the run's files")
-    if not path.parts:
-        raise UnsafeFileError("not a file name")
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise UnsafeFileError("not a file name") from None
-    return str(path)
-
-
-def open_safely(run_dir: Path, name: str) -> RunFile:
-    """The file `name` below `files/`: a regular one, whose links (if any) stay inside the run directory.
-
-    Raises:
-        UnsafeFileError: it is not there, no regular file, or a link leads out of the run directory.
-    """
-    path = run_dir / "files" / name
-    try:
-        real = path.resolve(strict=True)
-        if not real.is_relative_to(run_dir.resolve()):
-            raise UnsafeFileError("refused: a link that leads out of the run directory")
-        status = real.stat()
-    except FileNotFoundError:
-        dangling = " (a link to a file that is gone)" if path.is_symlink() else ""
-        raise UnsafeFileError(f"missing{dangling}") from None
-    except (OSError, RuntimeError) as error:
-        raise UnsafeFileError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise UnsafeFileError("refused: not a regular file")
-    if not os.access(real, os.R_OK):
-        raise UnsafeFileError("cannot be read: permission denied")
-    return RunFile(name, status.st_size, status.st_mtime_ns, lambda: _open_regular(real))
-
-
-def _open_regular(path: Path) -> BinaryIO:
-    """Open a resolved path, and nothing that has taken its place since: no link, no pipe that would block for ever."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is no longer a regular file")
-    return os.fdopen(descriptor, "rb")
+    real, status = safe_path(run_dir, name, follow_links=follow_links)
+    return RunFile(name, status.st_size, status.st_mtime_ns, lambda: open_regular(real))
 
 
 def is_unchanged(file: RunFile, mark: FileMark | None) -> bool:
@@ -279,26 +221,29 @@ def upload(
         Interrupted: the sync was stopped.
     """
     result = Uploaded({}, [], [])
-    waiting: list[RunFile] = []
-    for file in files:
-        if is_unchanged(file, known.get(file.name)):
-            result.done[file.name] = known[file.name]
-            continue
-        try:
-            digest = file.sha256 or _hash(file)
-        except OSError as error:
-            result.missing.append(f"{_shown(file.name)}: cannot be read: {error.strerror or error}")
-            continue
-        mark = known.get(file.name)
-        if mark is not None and (mark.size, mark.sha256) == (file.size, digest):  # touched, but the same bytes
-            result.done[file.name] = FileMark(file.size, file.mtime_ns, digest, mark.told)
-            continue
-        waiting.append(RunFile(file.name, file.size, file.mtime_ns, file.open, digest))
-    for batch in _batches(waiting):
+    for batch in _batches(_changed(files, known, result)):
         _upload_batch(api, run, batch, pool, result)
         save(result.done)
     result.missing.sort()
     return result
+
+
+def _changed(files: Iterable[RunFile], known: dict[str, FileMark], result: Uploaded) -> Iterator[RunFile]:
+    """Those that the server does not have, with their hash; the others are done."""
+    for file in files:
+        mark = known.get(file.name)
+        if mark is not None and is_unchanged(file, mark):
+            result.done[file.name] = mark
+            continue
+        try:
+            digest = file.sha256 or _hash(file)
+        except (OSError, UnsafeFileError) as error:
+            result.missing.append(f"{shown(file.name)}: {why(error, file.name)}")
+            continue
+        if mark is not None and (mark.size, mark.sha256) == (file.size, digest):  # touched, but the same bytes
+            result.done[file.name] = FileMark(file.size, file.mtime_ns, digest, mark.told)
+            continue
+        yield replace(file, sha256=digest)
 
 
 def _upload_batch(api: Api, run: RemoteRun, batch: list[RunFile], pool: Executor, result: Uploaded) -> None:
@@ -307,7 +252,7 @@ def _upload_batch(api: Api, run: RemoteRun, batch: list[RunFile], pool: Executor
     except Interrupted:
         raise
     except SyncError as error:
-        result.missing.extend(f"{_shown(file.name)}: {error}" for file in batch)
+        result.missing.extend(f"{shown(file.name)}: {error}" for file in batch)
         result.only_late += len(batch) if isinstance(error, OutOfTime) else 0
         return
     futures = [(file, pool.submit(_put, api, run, file, targets)) for file in batch]
@@ -316,11 +261,9 @@ def _upload_batch(api: Api, run: RemoteRun, batch: list[RunFile], pool: Executor
             future.result()
         except Interrupted:
             raise
-        except OutOfTime as error:
-            result.missing.append(f"{_shown(file.name)}: {error}")
-            result.only_late += 1
-        except (SyncError, OSError) as error:
-            result.missing.append(f"{_shown(file.name)}: {error}")
+        except (SyncError, OSError, UnsafeFileError) as error:
+            result.missing.append(f"{shown(file.name)}: {why(error, file.name)}")
+            result.only_late += isinstance(error, OutOfTime)
         else:
             result.sent.append(file.name)
             result.done[file.name] = FileMark(file.size, file.mtime_ns, file.sha256)
@@ -329,22 +272,30 @@ def _upload_batch(api: Api, run: RemoteRun, batch: list[RunFile], pool: Executor
 def _put(api: Api, run: RemoteRun, file: RunFile, targets: UploadTargets) -> None:
     if file.name not in targets.urls:
         raise Permanent("the server gave no place for it", status=200)
-    url = targets.urls[file.name]
-    if url is None:
-        return
-    try:
-        api.put(file.name, url, targets.headers, file.open, file.size)
-    except AuthError:  # a signed URL that has expired while it waited for its turn
-        targets = api.upload_targets(run, [file.name])
-        again = targets.urls.get(file.name)
-        if again is None:
-            raise
-        api.put(file.name, again, targets.headers, file.open, file.size)
+
+    def send(to: UploadTargets) -> None:
+        url = to.urls[file.name]
+        if url is not None:
+            put(api, file.name, url, to.headers, file)
+
+    def renew() -> UploadTargets | None:
+        again = api.upload_targets(run, [file.name])
+        return again if again.urls.get(file.name) is not None else None
+
+    renewing(send, targets, renew)
 
 
-def _batches(files: list[RunFile]) -> Iterator[list[RunFile]]:
-    for at in range(0, len(files), _NAMES_PER_CALL):
-        yield files[at : at + _NAMES_PER_CALL]
+def _batches(files: Iterable[RunFile]) -> Iterator[list[RunFile]]:
+    """Growing batches: the first small ones are on their way while the others are read. Places expire, so there is a limit."""
+    limit, batch, size = _FIRST_BATCH, list[RunFile](), 0
+    for file in files:
+        batch.append(file)
+        size += file.size
+        if len(batch) >= limit or size >= _BATCH_BYTES:
+            yield batch
+            limit, batch, size = min(4 * limit, _LARGEST_BATCH), [], 0
+    if batch:
+        yield batch
 
 
 def _hash(file: RunFile) -> str:
@@ -353,9 +304,3 @@ def _hash(file: RunFile) -> str:
         while part := data.read(_PART):
             digest.update(part)
     return digest.hexdigest()
-
-
-def _shown(name: str) -> str:
-    """A name for a message: printable, and not longer than a line."""
-    text = name.encode("unicode_escape").decode() if not name.isprintable() else name
-    return text if len(text) <= 120 else text[:117] + "..."

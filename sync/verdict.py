@@ -26,10 +26,6 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             if head.salvaged:
                 segment.missing.append("the run record: project and entity are the defaults")
             segment.missing += work.missing
-            if is_last:
-                segment.missing += [
-                    f"artifact {item.name}: artifacts are not sent yet" for item in work.state.artifacts
-                ]
             cursor.complete = not (segment.missing or segment.facts.unfinished or work.files_wait)
             cursor.size, cursor.gaps = segment.facts.size, segment.facts.gaps()
             cursor.save(segment.places.cursor)
@@ -43,20 +39,18 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             verdict = Verdict.SYNCED
             if not ended:
                 reason = "all sent; the log has no exit record and has not grown: the run crashed"
-            elif work.state.alerts and is_last:
-                reason = f"{len(work.state.alerts)} alerts of the log were not sent: alerts are not supported yet"
         if verdict is Verdict.SYNCED:
             segment.places.mark()
         else:
             segment.places.unmark()
-        try_again = work.only_late and not _lost_for_good(work, segment)
+        try_again = work.only_late and not _lost_for_good(segment)
         reports.append(report(work, segment, verdict, reason, try_again=try_again))
     return reports
 
 
-def _lost_for_good(work: RunWork, segment: Segment) -> bool:
+def _lost_for_good(segment: Segment) -> bool:
     """Whether something is missing that no later sync can bring."""
-    return bool(segment.found.damage or segment.position.dropped or work.state.artifacts)
+    return bool(segment.found.damage or segment.position.dropped)
 
 
 def failed(work: RunWork, reason: str, verdict: Verdict = Verdict.FAILED, **flags: bool) -> list[RunReport]:

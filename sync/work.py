@@ -33,8 +33,8 @@ class RunWork:
     """What is missing of the run as a whole (its files): no log of it is done before all of it is there."""
     files_wait: bool = False
     """Some files are left to a later sync, as `following` has it."""
-    only_late: bool = False
-    """All that is missing came too late: time may mend it."""
+    late: int = 0
+    """How many of the missing things are missing only because the server or the network was not there."""
     _young: bool | None = None
 
     @classmethod
@@ -43,6 +43,11 @@ class RunWork:
         settings = context.settings
         segments = [Segment(head, Places(head.path, settings.state_dir, is_writable)) for head in plan.segments]
         return cls(plan, context, segments, Target(settings.base_url, plan.entity, plan.project, plan.run_id))
+
+    @property
+    def only_late(self) -> bool:
+        """All that is missing came too late: time may mend it."""
+        return 0 < self.late == len(self.missing)
 
     @property
     def last(self) -> Segment:

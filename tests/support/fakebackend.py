@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from runferry.sync.errors import Retryable
 from runferry.sync.transport import Answer, Request
+from support.fakeartifacts import FakeArtifacts
 
 URL = "http://backend.test"
 KEY = "k" * 40
@@ -55,7 +56,7 @@ class FakeRun:
 Fault = Callable[[int, str, Request], "Answer | Exception | None"]
 
 
-class FakeBackend:
+class FakeBackend(FakeArtifacts):
     """A `Transport`.
 
     `before(n, operation, request)` may answer or raise instead of applying the n-th request (from 1); `after` may do so
@@ -63,6 +64,7 @@ class FakeBackend:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.runs: dict[str, FakeRun] = {}
         self.requests: list[tuple[str, Request]] = []
         self.written: Counter[tuple[str, str, int]] = Counter()
@@ -106,8 +108,10 @@ class FakeBackend:
     def _apply(self, operation: str, request: Request) -> Answer:
         if operation == "put":
             assert "Authorization" not in request.headers
+            body = request.body if isinstance(request.body, bytes) else _read(request.body(), request.size)
+            if not urlsplit(request.url).path.startswith("/s/"):
+                return Answer(200, self.put_artifact(request.url, dict(request.headers), body), b"")
             _, _, run_id, name = urlsplit(request.url).path.split("/", 3)
-            body = request.body if isinstance(request.body, bytes) else _read(request.body())
             self.runs[unquote(run_id)].files[unquote(name)] = body
             return Answer(200, dict(self.headers), b"")
         expected = "Basic " + base64.b64encode(f"api:{KEY}".encode()).decode()
@@ -117,6 +121,8 @@ class FakeBackend:
             return self._stream(request)
         variables = json.loads(request.body)["variables"]
         data = getattr(self, f"_on_{operation.lower()}")(variables)
+        if data is None:
+            return Answer(200, dict(self.headers), b'{"errors": [{"message": "not in this state"}]}')
         return Answer(200, dict(self.headers), json.dumps({"data": data}).encode())
 
     def _stream(self, request: Request) -> Answer:
@@ -183,9 +189,11 @@ def reset(message: str = "connection reset") -> Retryable:
     return Retryable(message)
 
 
-def _read(file: Any) -> bytes:
+def _read(file: Any, size: int) -> bytes:
     with file:
-        return file.read()
+        data = file.read(size)
+        assert len(data) == size
+        return data
 
 
 def _quoted(name: str) -> str:

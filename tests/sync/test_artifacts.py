@@ -1,0 +1,433 @@
+"""Artifacts of a run: what a server gets of them, in every shape that a log may have them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from runferry.logformat import messages
+from runferry.sync import Verdict, artifacts, uploads
+from runferry.sync.artifacts import PartRule
+from runferry.sync.transport import Answer
+from support import logs
+from support.artifactlogs import artifact, entry, large, run_with, simple
+from support.syncrig import Rig, cursor, marker, on
+
+A, B, EMPTY = b"aaaaaaaaaa", b"b" * 5000, b""
+
+
+def test_an_artifact_arrives_with_all_that_its_record_says(rig: Rig) -> None:
+    """Files of any depth, an empty one, a reference, metadata, aliases, tags, time to live; then it is committed."""
+    reference = entry("ref.bin", digest="https://example.com/r", ref="https://example.com/r")
+    record = artifact(
+        "ds",
+        [entry("a.txt", A), entry("dir/ü b.txt", B), entry("empty", EMPTY), reference],
+        description="words",
+        metadata='{"k": 1, "bad": NaN, "worse": -Infinity}',
+        aliases=["latest", "best", "best"],
+        tags=["t1"],
+        ttl_duration_seconds=3600,
+    )
+    run_with(rig, record, contents=[A, B, EMPTY])
+
+    report = rig.only(rig.sync())
+
+    (version,) = rig.backend.committed("ds")
+    assert report.verdict is Verdict.SYNCED
+    assert version.contents == {
+        "a.txt": {"digest": _digest(A), "size": 10, "birthArtifactID": version.id},
+        "dir/ü b.txt": {"digest": _digest(B), "size": 5000, "birthArtifactID": version.id},
+        "empty": {"digest": _digest(EMPTY), "size": 0, "birthArtifactID": version.id},
+        "ref.bin": {"digest": "https://example.com/r", "size": 0, "ref": "https://example.com/r"},
+    }
+    assert set(rig.backend.blobs.values()) == {A, B, EMPTY}
+    given = version.input
+    assert json.loads(given.pop("metadata")) == {"k": 1, "bad": None, "worse": None}
+    assert given == {
+        "entityName": "me",
+        "projectName": "proj",
+        "runName": "a",
+        "artifactTypeName": "dataset",
+        "artifactCollectionName": "ds",
+        "digest": record.artifact.digest,
+        "digestAlgorithm": "MANIFEST_MD5",
+        "description": "words",
+        "aliases": [{"artifactCollectionName": "ds", "alias": alias} for alias in ("latest", "best")],
+        "tags": [{"tagName": "t1"}],
+        "ttlDurationSeconds": 3600,
+        "historyStep": None,
+        "enableDigestDeduplication": True,
+        "distributedID": None,
+        "clientID": record.artifact.client_id,
+        "sequenceClientID": "sequence-ds",
+        "storageRegion": None,
+    }
+
+
+def test_a_second_sync_asks_nothing_and_makes_no_second_version(rig: Rig) -> None:
+    """Not when nothing has changed, not when the log has grown, not when everything is sent again."""
+    log = run_with(rig, simple("ds", {"a": A}), contents=[A])
+    rig.sync()
+    rig.backend.forget()
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert rig.backend.requests == []
+
+    logs.make_log(log, logs.row(9), append=True)
+    rig.settle(log)
+    rig.sync()
+    assert not [name for name in rig.backend.operations() if "Artifact" in name]
+
+    rig.sync(include_synced=True)
+    assert len(rig.backend.artifacts) == 1
+
+
+def test_versions_that_the_log_gained_are_added(rig: Rig) -> None:
+    """A sync at three versions and one at five leave five, each on the one before it."""
+    data = [bytes([number]) * 8 for number in range(5)]
+    log = run_with(rig, *(simple("ds", {"a": one}) for one in data[:3]), contents=data)
+    rig.sync()
+    logs.make_log(log, *(simple("ds", {"a": one}) for one in data[3:]), append=True)
+    rig.settle(log)
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    versions = rig.backend.committed("ds")
+    bases = [next(iter(version.manifests.values()))["base"] for version in versions]
+    assert len(versions) == 5
+    assert bases == [None, *(version.id for version in versions[:-1])]
+
+
+def test_overrides_reach_artifacts(rig: Rig) -> None:
+    """`--project`, `--entity` and `--id` say where they go, whatever the log says."""
+    record = simple("ds", {"a": A}, project="proj", entity="other", run_id="a", use_after_commit=True)
+    run_with(rig, record, contents=[A])
+
+    rig.sync(project="p2", entity="e2", run_id="id2")
+
+    (version,) = rig.backend.committed("ds")
+    assert [version.input[key] for key in ("entityName", "projectName", "runName")] == ["e2", "p2", "id2"]
+    assert rig.backend.used == [("id2", version.id)]
+    manifest = next(body for body in rig.backend.bodies("CreateArtifactManifest"))
+    assert [manifest["variables"][key] for key in ("entityName", "projectName", "runName")] == ["e2", "p2", "id2"]
+
+
+def test_inputs_of_a_run_are_named_as_such(rig: Rig) -> None:
+    """One that was made for it (no output of the run), one that the server has already by its content, one by its id."""
+    made = simple("in", {"a": A}, user_created=True, use_after_commit=True)
+    there = messages.Record(use_artifact=messages.UseArtifactRecord(id="QXJ0aWZhY3Q6OTk=", name="old", type="model"))
+    run_with(rig, made, there, contents=[A])
+    run_with(rig, simple("in", {"a": A}, use_after_commit=True, client_id="another"), run_id="b")
+
+    rig.sync(jobs=1)
+
+    (version,) = rig.backend.committed("in")
+    assert version.input["runName"] is None
+    assert rig.backend.used == [("a", version.id), ("a", "QXJ0aWZhY3Q6OTk="), ("b", version.id)]
+    rig.backend.used.clear()
+    rig.sync(include_synced=False)
+    assert rig.backend.used == []
+
+
+def test_parts_of_one_artifact_and_additions_to_one(rig: Rig) -> None:
+    """Several records fill one distributed artifact, the last commits it; an incremental one adds to the version before."""
+    first = simple("dist", {"x": A}, distributed_id="g", finalize=False)
+    last = simple("dist", {"y": B}, distributed_id="g")
+    more = simple("inc", {"z": b"z"}, incremental_beta1=True, base_id="")
+    run_with(rig, simple("inc", {"a": A}), first, last, more, contents=[A, B, b"z"])
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    (dist,) = rig.backend.committed("dist")
+    assert {manifest["name"] for manifest in dist.manifests.values()} == {"wandb_manifest.patch.json"}
+    assert set(dist.contents) == {"x", "y"}
+    before, after = rig.backend.committed("inc")
+    (manifest,) = after.manifests.values()
+    assert (manifest["type"], manifest["name"]) == ("INCREMENTAL", "wandb_manifest.incremental.json")
+    assert manifest["base"] == before.id
+
+
+def test_references_to_artifacts_of_clients_name_the_servers(rig: Rig) -> None:
+    """One of the same log, one that only the server knows, and one that nobody knows, which fails alone."""
+    own = simple("own", {"a": A})
+    run_with(rig, simple("there", {"b": B}, client_id="far"), run_id="b", contents=[B])
+    rig.sync()
+    both = [
+        entry(f"r{number}", digest="d", ref=f"wandb-client-artifact://{client}/dir/a")
+        for number, client in enumerate([own.artifact.client_id, "far"])
+    ]
+    lost = entry("r", digest="d", ref="wandb-client-artifact://nowhere/a")
+    run_with(rig, own, artifact("refs", both), artifact("lost", [lost]), contents=[A])
+
+    report = rig.sync()
+
+    ids = [base64.b64decode(rig.backend.committed(name)[0].id).hex() for name in ("own", "there")]
+    refs = [item["ref"] for item in rig.backend.committed("refs")[0].contents.values()]
+    assert refs == [f"wandb-artifact://{number}/dir/a" for number in ids]
+    assert report.runs[-1].verdict is Verdict.PARTIAL or report.runs[0].verdict is Verdict.PARTIAL
+    (missing,) = [line for run in report.runs for line in run.missing]
+    assert missing.startswith("artifact lost: it refers to an artifact that the server does not have")
+
+
+def test_what_the_server_has_already_is_not_sent_again(rig: Rig) -> None:
+    """Contents that another artifact brought need no upload, and need not even be here."""
+    run_with(rig, simple("one", {"a": A, "b": B}), simple("two", {"c": A, "d": b"new"}), contents=[A, B, b"new"])
+    rig.sync()
+    assert rig.backend.operations().count("put") == 5 + 4  # A, B, new and two lists; and the files of each run
+
+    log = run_with(rig, simple("three", {"e": B}), run_id="b")
+
+    rig.backend.forget()
+    report = rig.sync(log)
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert rig.backend.committed("three")[0].contents["e"]["digest"] == _digest(B)
+
+
+def test_a_list_of_contents_in_a_file_is_read_wherever_it_lies(rig: Rig, tmp_path: Path) -> None:
+    """Beside the contents under its own name, else where the record says; unsorted or not."""
+    entries = [entry(f"f{number:03}", b"%d" % number) for number in range(300)]
+    contents = [b"%d" % number for number in range(300)]
+    beside = large("beside", entries, rig.folder / "run-20260921_141320-a" / "artifacts" / "list-of-it")
+    beside.artifact.manifest.manifest_file_path = "/gone/artifacts/list-of-it"
+    run_with(rig, beside, large("elsewhere", entries[:9], tmp_path / "list.gz"), contents=contents)
+
+    report = rig.only(rig.sync())
+
+    assert report.missing == ()
+    assert len(rig.backend.committed("beside")[0].contents) == 300
+    assert len(rig.backend.committed("elsewhere")[0].contents) == 9
+    sizes = [len(body["variables"]["input"]["artifactFiles"]) for body in rig.backend.bodies("CreateArtifactFiles")]
+    assert sizes == [32, 64, 128, 76, 9]
+
+
+def test_a_list_that_is_another_ones_is_not_used(rig: Rig, tmp_path: Path) -> None:
+    """What has taken the place of the list, or was never one, makes no version."""
+    other = large("ds", [entry("a", A)], tmp_path / "list.gz")
+    large("other", [entry("b", A)], tmp_path / "list.gz")
+    (tmp_path / "secret").write_text("secret")
+    none = large("none", [entry("a", A)], tmp_path / "x.gz")
+    none.artifact.manifest.manifest_file_path = str(tmp_path / "secret")
+    run_with(rig, other, none, contents=[A])
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.PARTIAL
+    assert [line.partition(":")[0] for line in report.missing] == ["artifact ds", "artifact none"]
+    assert not rig.backend.artifacts
+
+
+@pytest.mark.parametrize("path", ["../up", "/abs", "a/../../b", ""])
+def test_paths_that_lead_out_of_an_artifact_are_refused(rig: Rig, path: str) -> None:
+    """Whoever downloads it must not be written over."""
+    run_with(rig, simple("ds", {path: A}), contents=[A])
+
+    report = rig.only(rig.sync())
+
+    assert "leads out of it" in report.reason
+    assert not rig.backend.artifacts
+
+
+def test_records_that_contradict_themselves_make_no_version(rig: Rig) -> None:
+    """A digest that is not that of the contents, two contents of one path, a digest of a kind not known here."""
+    wrong = simple("wrong", {"a": A}, digest="0" * 32)
+    twice = artifact("twice", [entry("a", A), entry("a", B)])
+    strange = simple("strange", {"a": A}, digest_algorithm="MANIFEST_X")
+    log = run_with(rig, wrong, twice, strange, contents=[A, B])
+
+    report = rig.only(rig.sync())
+
+    assert len(report.missing) == 3
+    assert not rig.backend.artifacts
+    assert not marker(log).exists()
+    assert rig.backend.runs["a"].complete
+
+
+def test_a_missing_file_fails_its_artifact_alone_until_it_is_there(rig: Rig) -> None:
+    """Rows, the end of the run and the other artifact arrive; what is missing is one line; then only that is sent."""
+    files = {f"f{number:03}": b"%d" % number for number in range(50)}
+    lost = [files.pop(f"f{number:03}") for number in (3, 7, 8, 9)]
+    record = simple("many", {**files, **{f"f{int(data):03}": data for data in lost}})
+    log = run_with(rig, record, simple("whole", {"a": A}), contents=[*files.values(), A])
+
+    report = rig.sync()
+
+    only = rig.only(report)
+    assert (only.verdict, report.exit_code) == (Verdict.PARTIAL, 1)
+    assert only.missing == (
+        "artifact many: 4 of 50 files missing: f003 (missing), f007 (missing), f008 (missing) and 1 more",
+    )
+    assert rig.backend.runs["a"].complete
+    assert len(rig.backend.runs["a"].rows) == 5
+    assert len(rig.backend.committed("whole")) == 1
+    rig.backend.forget()
+    assert rig.only(rig.sync()).missing == only.missing
+    assert rig.backend.requests == []
+
+    for data in lost:
+        (log.parent / "artifacts" / _hex(data)).write_bytes(data)
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert rig.backend.operations().count("put") == 5
+    assert rig.backend.operations().count("CreateArtifact") == 0
+    assert len(rig.backend.committed("many")[0].contents) == 50
+
+
+def test_a_file_that_changed_is_never_sent(rig: Rig) -> None:
+    """Other bytes under the name of the digest, also of the same size, are not the artifact's."""
+    log = run_with(rig, simple("ds", {"a": A, "b": B}), contents=[A, B])
+    (log.parent / "artifacts" / _hex(A)).write_bytes(b"x" * len(A))
+    (log.parent / "artifacts" / _hex(B)).write_bytes(b"shorter")
+
+    report = rig.only(rig.sync())
+
+    assert report.missing == ("artifact ds: 2 of 2 files missing: a (changed), b (changed)",)
+    assert rig.backend.blobs == {}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["CreateArtifact", "CreateArtifactManifest", "CreateArtifactFiles", "CommitArtifact", "UseArtifact"],
+)
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 500])
+def test_an_artifact_that_the_server_refuses_fails_alone(rig: Rig, operation: str, status: int) -> None:
+    """Rows, files and the end of the run arrive, the verdict names it, and a later sync ends it."""
+    run_with(rig, simple("ds", {"a": A}, use_after_commit=True), contents=[A])
+    rig.backend.before = on(operation, Answer(status, {}, b"no"))
+
+    report = rig.sync(retry_for=5.0)
+
+    only = rig.only(report)
+    assert only.verdict is Verdict.PARTIAL
+    assert only.missing[0].startswith("artifact ds:")
+    assert report.exit_code == (75 if status == 500 else 1)
+    assert rig.backend.runs["a"].complete
+    assert len(rig.backend.runs["a"].files) == 4
+    rig.backend.before = lambda *_: None
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert len(rig.backend.artifacts) == 1
+    assert rig.backend.used == [("a", rig.backend.committed("ds")[0].id)]
+
+
+def test_a_key_that_is_refused_ends_the_sync(rig: Rig) -> None:
+    """401 is the last word on everything, also when it comes in the middle."""
+    run_with(rig, simple("ds", {"a": A}), contents=[A])
+    rig.backend.before = on("CreateArtifact", Answer(401, {}, b"no"))
+
+    assert rig.sync().exit_code == 2
+
+
+def test_a_storage_that_takes_nothing_is_not_asked_for_every_file(rig: Rig) -> None:
+    """When most of a batch is refused, the artifact waits for the next sync."""
+    data = [b"%d" % number for number in range(500)]
+    run_with(rig, simple("ds", {f"{one.decode():>04}": one for one in data}), contents=data)
+    rig.backend.before = on("put", Answer(400, {}, b"no"))
+
+    report = rig.only(rig.sync())
+
+    first = "artifact ds: 32 of 500 files missing: 0000 (HTTP 400: no), "
+    assert report.missing[0].startswith(first)
+    rig.backend.before = lambda *_: None
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+
+@pytest.mark.parametrize("answer", [Answer(403, {}, b""), Answer(400, {}, b"<Code>ExpiredToken</Code>")])
+def test_places_that_have_expired_are_asked_for_once_more(rig: Rig, answer: Answer) -> None:
+    """Each of them once: the content's and the list's."""
+    run_with(rig, simple("ds", {"a": A}), contents=[A])
+    refused = set()
+
+    def expire(_: int, operation: str, request: object) -> Answer | None:
+        if operation == "put" and "/s/" not in request.url and request.url not in refused:
+            refused.add(request.url)
+            return answer
+        return None
+
+    rig.backend.before = expire
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert len(refused) == 2
+
+
+def test_large_contents_go_up_in_parts(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part under its own MD5, the storage's names of them told in the end; a part that expired starts it anew."""
+    monkeypatch.setattr(artifacts, "PARTS", PartRule(threshold=1000, size=400))
+    run_with(rig, simple("ds", {"large": B, "small": A}), contents=[A, B])
+    rig.backend.before = lambda _, __, request: Answer(403, {}, b"") if request.url.endswith("/p/u0/3") else None
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    assert rig.backend.blobs[_digest(B)] == B
+    assert rig.backend.operations().count("CompleteMultipartUploadArtifact") == 1
+    assert len(rig.backend.uploads) == 2
+    assert sorted(map(len, rig.backend.uploads["u1"].values())) == [200] + [400] * 12
+
+
+def test_the_rule_of_parts() -> None:
+    """Two GiB and more in parts of 100 MiB, and in larger ones where there would be more than 10,000."""
+    rule, gib = PartRule(), 1024**3
+    assert rule.part_size(2 * gib - 1) == 0
+    assert rule.part_size(2 * gib) == 100 * 1024**2
+    huge = 5 * 1024 * gib
+    assert rule.part_size(huge) % 4096 == 0
+    assert -(-huge // rule.part_size(huge)) <= 10_000
+
+
+def test_azures_storage_gets_large_contents_in_blocks(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its header is among the upload headers; what type and MD5 the whole has is said with the list of blocks."""
+    monkeypatch.setattr(uploads, "AZURE_WHOLE", 1000)
+    monkeypatch.setattr(uploads, "AZURE_BLOCK", 2000)
+    rig.backend.upload_headers = ["x-ms-blob-type: BlockBlob", "Content-Type: text/plain"]
+    run_with(rig, simple("ds", {"large": B, "small": A}), contents=[A, B])
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    assert set(rig.backend.blobs.values()) == {A, B}
+    (last,) = [request for _, request in rig.backend.requests if "comp=blocklist" in request.url]
+    assert {"x-ms-blob-content-type", "x-ms-blob-content-md5"} <= set(last.headers)
+
+
+def test_a_version_that_the_server_forgot_is_made_anew(rig: Rig) -> None:
+    """A server may drop what stays unfinished: the next sync begins with a new one."""
+    run_with(rig, simple("ds", {"a": A}), contents=[A])
+    rig.backend.before = on("CreateArtifactFiles", Answer(400, {}, b""))
+    rig.sync()
+    (old,) = rig.backend.artifacts
+    rig.backend.artifacts["other"] = rig.backend.artifacts.pop(old)
+    rig.backend.artifacts["other"].input = {**rig.backend.artifacts["other"].input, "clientID": "x"}
+    rig.backend.before = lambda _, name, request: (
+        Answer(404, {}, b"") if name == "CreateArtifactManifest" and old.encode() in request.body else None
+    )
+    rig.backend.artifacts["more"] = rig.backend.artifacts["other"]
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert len(rig.backend.committed("ds")) == 1
+
+
+def test_artifacts_of_a_run_in_several_logs_keep_their_own_journals(rig: Rig) -> None:
+    """A log that turns up late moves lines, but makes no version and no alert again."""
+    later = run_with(rig, simple("two", {"b": B}), contents=[B], start=logs.START_S + 86_400)
+    rig.sync()
+    first = later.parent.with_name("run-20260920_141320-a") / later.name
+    ordinary = logs.simple_records("a")
+    logs.make_log(first, *ordinary[:-1], simple("one", {"a": A}), ordinary[-1])
+    (first.parent / "artifacts").mkdir()
+    (first.parent / "artifacts" / _hex(A)).write_bytes(A)
+    rig.settle(first)
+    rig.backend.forget()
+
+    report = rig.sync()
+
+    assert {run.verdict for run in report.runs} == {Verdict.SYNCED}
+    assert rig.backend.operations().count("CreateArtifact") == 1
+    assert {name: len(rig.backend.committed(name)) for name in ("one", "two")} == {"one": 1, "two": 1}
+    assert len(json.loads(cursor(later).read_text())["artifacts"]) == 1
+
+
+def _digest(data: bytes) -> str:
+    from support.artifactlogs import b64md5
+
+    return b64md5(data)
+
+
+def _hex(data: bytes) -> str:
+    return base64.b64decode(_digest(data)).hex()
