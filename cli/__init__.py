@@ -12,6 +12,7 @@ import click
 # command -> one line of help, so that `runferry --help` imports no command.
 COMMANDS = {
     "sync": "Replay logs to a backend; safe to stop and to repeat.",
+    "verify": "Whether logs are whole; with --remote, whether the server holds what they hold.",
     "clean": "Delete run directories of which everything is at the server.",
     "ls": "The state of every run found.",
     "show": "What a log holds: records, rows, summary, damage.",

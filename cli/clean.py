@@ -19,7 +19,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|d|w)?")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-class Span(click.ParamType):
+class Span(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in some versions of click
     """A span of time: a number and a unit, days without one."""
 
     name = "span"

@@ -38,3 +38,8 @@ class Context:
             if self._features is None:
                 self._features = self.api.features(project)
             return self._features
+
+    def close(self) -> None:
+        """End the threads."""
+        self.uploads.shutdown(wait=True, cancel_futures=True)
+        self.heartbeat.close()

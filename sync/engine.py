@@ -131,27 +131,8 @@ def _replay_all(
 ) -> bool:
     """Run the workers; adds to `tally`. True when the user interrupted."""
     jobs = min(settings.jobs or DEFAULT_JOBS, MAX_JOBS, len(plans))
-    heartbeat = Heartbeat()
-    uploads = ThreadPoolExecutor(max(DEFAULT_JOBS, jobs), thread_name_prefix="runferry-file")
     workers = ThreadPoolExecutor(jobs, thread_name_prefix="runferry-run")
-    channel = Channel(
-        session.transport,
-        clock=session.clock,
-        rng=session.rng,
-        retry_for=settings.retry_for,
-        reporter=session.counters.watching(told),
-        hide=key.hide,
-    )
-    context = Context(
-        settings=settings,
-        api=Api(settings.base_url, key, channel, session.pacers, user_headers()),
-        clock=session.clock,
-        reporter=told,
-        uploads=uploads,
-        heartbeat=heartbeat,
-        liveness=session.liveness,
-        body_bytes=min(settings.body_bytes, max(_SMALLEST_BODY, _BODIES_IN_MEMORY // jobs)),
-    )
+    context = open_context(settings, key, told, session, jobs=jobs)
     waiting = iter(plans)
     running: dict[Future[list[RunReport] | str], RunPlan] = {}
     interrupted = False
@@ -184,9 +165,32 @@ def _replay_all(
             note(_stopped(plan))
     finally:
         workers.shutdown(wait=True, cancel_futures=True)
-        uploads.shutdown(wait=True, cancel_futures=True)
-        heartbeat.close()
+        context.close()
     return interrupted
+
+
+def open_context(
+    settings: SyncSettings, key: Credentials, told: Reporter, session: Session, *, jobs: int = 1
+) -> Context:
+    """What the runs of one sync share, with room for so many `jobs`; to be closed in the end."""
+    channel = Channel(
+        session.transport,
+        clock=session.clock,
+        rng=session.rng,
+        retry_for=settings.retry_for,
+        reporter=session.counters.watching(told),
+        hide=key.hide,
+    )
+    return Context(
+        settings=settings,
+        api=Api(settings.base_url, key, channel, session.pacers, user_headers()),
+        clock=session.clock,
+        reporter=told,
+        uploads=ThreadPoolExecutor(max(DEFAULT_JOBS, jobs), thread_name_prefix="runferry-file"),
+        heartbeat=Heartbeat(),
+        liveness=session.liveness,
+        body_bytes=min(settings.body_bytes, max(_SMALLEST_BODY, _BODIES_IN_MEMORY // jobs)),
+    )
 
 
 def _replay(plan: RunPlan, context: Context) -> list[RunReport] | str:

@@ -1,0 +1,385 @@
+"""Whether a server holds what the logs of a run hold.
+
+What the logs hold is worked out by the code that sends it: cursors, stitching, overlap, fold. What the server cannot tell
+is not checked, and said so.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from ..logformat import WireError, decode_history
+from . import contact, runconfig
+from .context import Context
+from .cursor import load
+from .errors import AuthError, OutOfTime, Permanent, SyncError
+from .filelane import made_files, recorded_files
+from .lines import Rows
+from .places import Places, is_writable
+from .plan import LogHead, RunPlan
+from .remote import Place, Remote, RemoteState, Unknown
+from .replay import RunReplay
+from .report import shorten
+from .rowlane import gather_console
+from .runfiles import ConsoleFile, RunFile
+from .scan import good_records
+from .settings import SyncSettings
+from .work import RunWork
+
+_COMMITTED = "COMMITTED"
+_PART = 1024 * 1024
+
+
+class Match(str, Enum):
+    """What a comparison came to."""
+
+    EQUAL = "equal"
+    DIFFERS = "differs"
+    UNKNOWN = "unknown"
+    """Not checked: the server does not tell, or could not be asked."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison. `note` is in words: what differs, or why it was not checked."""
+
+    name: str
+    match: Match
+    logs: Any = None
+    """What the logs hold, where that is a number or a word."""
+    server: Any = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A run's logs beside what the server has."""
+
+    run: str
+    logs: tuple[str, ...]
+    target: str
+    match: Match
+    reason: str
+    """One line: what differs, or what was not checked."""
+    checks: tuple[Check, ...] = ()
+    try_again: bool = False
+    credentials: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that can be lost was compared and is equal."""
+        return self.match is Match.EQUAL and all(
+            check.match is Match.EQUAL or check.name in {"alerts", "last step"} for check in self.checks
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `runferry verify --remote --json` prints."""
+        return {"type": "verify", **asdict(self)}
+
+
+@dataclass
+class Held:
+    """What the logs of a run hold, as a server should have it."""
+
+    history: int
+    events: int
+    console: int
+    last_step: int | None
+    exit_code: int | None
+    summary: dict[str, Any]
+    config: dict[str, Any]
+    files: list[RunFile]
+    artifacts: list[Any] = field(default_factory=list)
+    alerts: int = 0
+    missing: list[str] = field(default_factory=list)
+    """Files that the logs name and that are not here to be compared."""
+
+
+def verify_run(plan: RunPlan, context: Context, remote: Remote, *, deep: bool = False) -> Verification:
+    """Compare one run. Never raises but for a stop (`Interrupted`).
+
+    `deep` compares the step of every row, which asks for all of them.
+    """
+    logs = tuple(os.fspath(head.path) for head in plan.segments)
+
+    def unknown(reason: str, *, try_again: bool = False, credentials: bool = False) -> Verification:
+        name = "/".join((plan.entity or "", plan.project, plan.run_id))
+        return Verification(
+            plan.run_id, logs, name, Match.UNKNOWN, reason, try_again=try_again, credentials=credentials
+        )
+
+    try:
+        quiet = replace(context, settings=replace(context.settings, dry_run=True, following=False))
+        work = RunReplay(plan, quiet).read()
+        place = _place(work)
+        state = remote.state(place)
+        with contextlib.closing(ConsoleFile()) as console:
+            checks = _compare(_held(work, console), state) if state is not None else []
+        if deep and state is not None:
+            checks.append(_steps(work, remote, place))
+    except AuthError as error:
+        return unknown(str(error), credentials=error.status == 401)
+    except OutOfTime as error:
+        return unknown(str(error), try_again=True)
+    except SyncError as error:
+        return unknown(str(error))
+    except OSError as error:
+        return unknown(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    target = "/".join(part or "" for part in place)
+    if state is None:
+        return Verification(plan.run_id, logs, target, Match.DIFFERS, "the server has no such run")
+    return _judged(plan.run_id, logs, target, checks)
+
+
+def _judged(run: str, logs: tuple[str, ...], target: str, checks: list[Check]) -> Verification:
+    different = [f"{check.name}: {check.note}" for check in checks if check.match is Match.DIFFERS]
+    unchecked = [check.name for check in checks if check.match is Match.UNKNOWN]
+    match, reason = Match.EQUAL, f"not checked: {', '.join(unchecked)}" if unchecked else ""
+    if different:
+        match, reason = Match.DIFFERS, "; ".join(different)
+    elif any(check.name == "rows" and check.match is Match.UNKNOWN for check in checks):
+        match, reason = Match.UNKNOWN, f"the server does not tell how many rows it has ({reason})"
+    return Verification(run, logs, target, match, reason, tuple(checks))
+
+
+def _place(work: RunWork) -> Place:
+    """Where the run is at the server: as its cursor names it, else as a sync would ask for it."""
+    cursor = work.last.cursor
+    if cursor is not None:
+        return Place(cursor.entity, cursor.project, cursor.run_id)
+    return Place(work.plan.entity, work.plan.project, work.plan.run_id)
+
+
+# -- what the logs hold ----------------------------------------------------------------------------------------------
+
+
+def _held(work: RunWork, console: ConsoleFile) -> Held:
+    """What the logs hold; `console` is filled, and has to stay open while the files are compared."""
+    places = contact.stitch(work.kept_start(), [segment.found for segment in work.segments])
+    lines = places[0][0]
+    last_step = None
+    for segment, (_, shift) in zip(work.segments, places, strict=True):
+        found = segment.found
+        lines = lines + found.lines
+        if found.last_step is not None:
+            last_step = max(found.last_step + shift, last_step if last_step is not None else 0)
+        if found.lines.console:
+            gather_console(found, console)
+    summary, _ = work.summary()
+    files, missing = recorded_files(work)
+    return Held(
+        history=lines.history,
+        events=lines.events,
+        console=lines.console,
+        last_step=last_step,
+        exit_code=work.last.found.exit_code,
+        summary=json.loads(summary),
+        config=runconfig.config_tree(work.state),
+        files=[*files, *made_files(work, summary, console)],
+        artifacts=list(work.state.artifacts),
+        alerts=len(work.state.alerts),
+        missing=missing,
+    )
+
+
+def _local_steps(work: RunWork) -> Counter[int]:
+    """The step of each row as it is sent, and how many rows have it."""
+    steps: Counter[int] = Counter()
+    places = contact.stitch(work.kept_start(), [segment.found for segment in work.segments])
+    for segment, (_, shift) in zip(work.segments, places, strict=True):
+        rows = Rows(shift, segment.found.steps)
+        with segment.head.path.open("rb", buffering=0) as file:
+            for record in good_records(file):
+                if record.offset >= segment.found.end:
+                    break
+                if record.kind != "history":
+                    continue
+                with contextlib.suppress(WireError):
+                    row = rows.add(*decode_history(record.body), record.offset)
+                    if row is not None:
+                        steps[row.number + shift] += 1
+        row = rows.end()
+        if row is not None:
+            steps[row.number + shift] += 1
+    return steps
+
+
+# -- comparing -------------------------------------------------------------------------------------------------------
+
+
+def _compare(held: Held, state: RemoteState) -> list[Check]:
+    checks = [
+        _number("rows", held.history, state.history),
+        _number("samples", held.events, state.events),
+        _number("console lines", held.console, state.console),
+        _number("last step", held.last_step, state.last_step) if held.last_step is not None else None,
+        _end(held.exit_code, state.state),
+        _tree("summary", held.summary, state.summary),
+        _tree("config", _values(held.config), _values(state.config)),
+        _files(held, state),
+        _artifacts(held.artifacts, state) if held.artifacts else None,
+    ]
+    if held.alerts:
+        checks.append(Check("alerts", Match.UNKNOWN, held.alerts, None, "no server tells which alerts it got"))
+    return [check for check in checks if check is not None]
+
+
+def _unchecked(name: str, ours: Any, why: Unknown) -> Check:
+    return Check(name, Match.UNKNOWN, ours, None, why.reason)
+
+
+def _number(name: str, ours: int | None, theirs: int | Unknown) -> Check:
+    if isinstance(theirs, Unknown):
+        return _unchecked(name, ours, theirs)
+    same = ours == theirs
+    return Check(
+        name, Match.EQUAL if same else Match.DIFFERS, ours, theirs, "" if same else f"{ours} here, {theirs} there"
+    )
+
+
+def _end(exit_code: int | None, theirs: str | Unknown) -> Check:
+    """Whether the state at the server fits the exit code of the log; one without an end may count as gone there."""
+    if isinstance(theirs, Unknown):
+        return _unchecked("state", exit_code, theirs)
+    fits = {"running", "crashed", "preempting", "preempted"} if exit_code is None else {"finished"}
+    if exit_code:
+        fits = {"failed", "crashed", "killed", "preempted"}
+    said = "no exit record" if exit_code is None else f"exit code {exit_code}"
+    note = "" if theirs in fits else f"{said} here, {theirs} there"
+    return Check("state", Match.DIFFERS if note else Match.EQUAL, exit_code, theirs, note)
+
+
+def _tree(name: str, ours: dict[str, Any], theirs: dict[str, Any] | Unknown) -> Check:
+    """Whether both have the same keys and values. What begins with `_` is the server's own business where we have it not."""
+    if isinstance(theirs, Unknown):
+        return _unchecked(name, None, theirs)
+    wrong = [f"{key} is missing there" for key in ours if key not in theirs]
+    wrong += [f"{key} differs" for key in ours if key in theirs and not _is_same(ours[key], theirs[key])]
+    wrong += [f"{key} is only there" for key in theirs if key not in ours and not key.startswith("_")]
+    return Check(name, Match.DIFFERS if wrong else Match.EQUAL, len(ours), len(theirs), shorten(wrong))
+
+
+def _values(config: dict[str, Any] | Unknown) -> Any:
+    """A config without its wrapping, and without what clients say of themselves."""
+    if isinstance(config, Unknown):
+        return config
+    return {
+        key: item["value"] if isinstance(item, dict) and "value" in item else item
+        for key, item in config.items()
+        if key != "_wandb"
+    }
+
+
+def _is_same(ours: Any, theirs: Any) -> bool:
+    """Whether two JSON values are the same; NaN is itself, and servers may spell what JSON has no word for."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(_is_same(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
+    if isinstance(ours, float) and not math.isfinite(ours):
+        return theirs is None or repr(ours) == repr(theirs) or str(theirs) == _SPELLED[repr(ours)]
+    return bool(ours == theirs) and (type(ours) is type(theirs) or (_is_number(ours) and _is_number(theirs)))
+
+
+_SPELLED = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _files(held: Held, state: RemoteState) -> Check:
+    """Whether each file that can be read here is there, with the same size and bytes."""
+    if isinstance(state.files, Unknown):
+        return _unchecked("files", len(held.files), state.files)
+    wrong, by_size = [], 0
+    for file in held.files:
+        there = state.files.get(file.name)
+        if there is None:
+            wrong.append(f"{file.name} is missing there")
+        elif there.size != file.size:
+            wrong.append(f"{file.name} has {file.size} bytes here, {there.size} there")
+        elif not there.md5:
+            by_size += 1
+        elif there.md5 not in _digests(file):
+            wrong.append(f"{file.name} has other bytes there")
+    notes = [shorten(wrong)] if wrong else []
+    notes += [f"{by_size} compared by size alone"] if by_size else []
+    notes += [f"not here to be compared: {shorten(held.missing)}"] if held.missing else []
+    match = Match.DIFFERS if wrong else Match.UNKNOWN if held.missing else Match.EQUAL
+    return Check("files", match, len(held.files), len(state.files), "; ".join(notes))
+
+
+def _digests(file: RunFile) -> set[str]:
+    """The MD5 of a file as servers write it: base64, or hexadecimal."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with file.open() as data:
+        while part := data.read(_PART):
+            digest.update(part)
+    return {base64.b64encode(digest.digest()).decode(), digest.hexdigest()}
+
+
+def _artifacts(artifacts: list[Any], state: RemoteState) -> Check:
+    """Whether the server has each artifact that a log ends, with the same digest, committed."""
+    if isinstance(state.artifacts, Unknown):
+        return _unchecked("artifacts", len(artifacts), state.artifacts)
+    wrong, parts = [], 0
+    for record in artifacts:
+        if record.distributed_id or record.incremental_beta1 or not record.finalize:
+            parts += 1  # its digest is that of a whole which this log does not hold
+            continue
+        said = state.artifacts.get((record.name, record.digest))
+        if said is None:
+            wrong.append(f"{record.name} ({record.digest}) is missing there")
+        elif said != _COMMITTED:
+            wrong.append(f"{record.name} is {said.lower()} there")
+    notes = [shorten(wrong)] if wrong else []
+    notes += [f"{parts} parts of artifacts are not compared"] if parts else []
+    match = Match.DIFFERS if wrong else Match.UNKNOWN if parts else Match.EQUAL
+    return Check("artifacts", match, len(artifacts), len(state.artifacts), "; ".join(notes))
+
+
+def _steps(work: RunWork, remote: Remote, place: Place) -> Check:
+    """Whether each step has as many rows there as here."""
+    ours = _local_steps(work)
+    try:
+        theirs = Counter(remote.steps(place, sorted(ours)))
+    except AuthError:
+        raise
+    except Permanent as error:
+        return Check("steps", Match.UNKNOWN, len(ours), None, str(error))
+    wrong = [
+        f"step {step}: {ours[step]} here, {theirs[step]} there"
+        for step in sorted(ours | theirs)
+        if ours[step] != theirs[step]
+    ]
+    return Check("steps", Match.DIFFERS if wrong else Match.EQUAL, len(ours), len(theirs), shorten(wrong))
+
+
+# -- where runs were sent to -----------------------------------------------------------------------------------------
+
+
+def as_sent(heads: Iterable[LogHead], settings: SyncSettings) -> list[LogHead]:
+    """The heads with entity, project and run id as a sync was told for them, if it was told others than the log says.
+
+    What the settings override stays to them; a cursor of another server says nothing here.
+    """
+    sent = []
+    for head in heads:
+        cursor, _ = load(Places(head.path, settings.state_dir, is_writable).cursors)
+        if cursor is not None and cursor.target.base_url == settings.base_url:
+            target = cursor.target
+            project = target.project or head.project
+            head = replace(head, entity=target.entity or "", project=project, run_id=target.run_id)  # noqa: PLW2901 - the same head, corrected
+        sent.append(head)
+    return sent

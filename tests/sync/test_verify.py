@@ -1,0 +1,252 @@
+"""Whether what a server holds is what the logs hold: equal after a sync, and every way in which it may not be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runferry.logformat import RunState, read_records
+from support import logs
+from support.server import Server, serve
+from support.syncrig import Rig
+
+CLI = [sys.executable, "-m", "runferry.cli"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path, server: Server) -> Path:
+    server.set_faults([])
+    (tmp_path / "wandb").mkdir()
+    return tmp_path / "wandb"
+
+
+def run(server: Server, *arguments: Any, **changes: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
+    environ = {**kept, "RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url, **changes}
+    command = [*CLI, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60, check=False)
+
+
+def verify(server: Server, *arguments: Any) -> tuple[int, list[dict[str, Any]]]:
+    done = run(server, "verify", "--remote", "--json", "--retry-for", "0", *arguments)
+    assert done.stdout, done.stderr
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def checks(found: dict[str, Any]) -> dict[str, str]:
+    return {check["name"]: check["match"] for check in found["checks"]}
+
+
+def rich_run(folder: Path, run_id: str, **options: Any) -> Path:
+    """A run with rows, samples, console lines, a config, a summary and files."""
+    log = logs.simple_run(folder, run_id=run_id, rows=30, exit_code=None, **options)
+    (log.parent / "files" / "model.bin").write_bytes(b"weights" * 100)
+    (log.parent / "files" / "empty").touch()
+    odd = logs.row(30, {"nan": float("nan"), "big": 2**53, "text": "é", ("nest", "deep"): 1.5})
+    logs.make_log(log, odd, logs.files_record("model.bin", "empty"), logs.exit_record(), append=True)
+    return log
+
+
+def test_what_was_synced_is_equal(folder: Path, server: Server) -> None:
+    """Everything that a server can tell is compared, with the step of every row, and nothing is written here or there."""
+    log = rich_run(folder, "v1")
+    assert run(server, "sync", log).returncode == 0
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    server.forget_requests()
+
+    code, (found, end) = verify(server, "--deep", log)
+
+    assert (code, found["match"], found["reason"]) == (0, "equal", "")
+    assert checks(found) == dict.fromkeys(
+        ["rows", "samples", "console lines", "last step", "state", "summary", "config", "files", "steps"], "equal"
+    )
+    assert (found["target"], found["checks"][0]["logs"]) == ("local/proj/v1", 31)
+    assert end == {"type": "done", "exit_code": 0, "counts": {"equal": 1}}
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    assert all("mutation" not in json.dumps(entry) for entry in server.requests())
+
+
+@pytest.mark.parametrize(
+    ("records", "check"),
+    [
+        ([logs.row(31)], "rows"),
+        ([logs.sample(40.0)], "samples"),
+        ([logs.output("one more\n")], "console lines"),
+        ([logs.row(77)], "last step"),
+        ([logs.summary_record({"best": 0.5})], "summary"),
+        ([logs.config_record({"lr": 0.5})], "config"),
+        ([logs.config_record(remove=("lr",))], "config"),
+        ([logs.exit_record(3)], "state"),
+        ([logs.files_record("late.txt")], "files"),
+    ],
+)
+def test_what_the_server_does_not_have_differs(folder: Path, server: Server, records: list[Any], check: str) -> None:
+    """One thing more in the log, and the comparison that it belongs to says so; the exit code is 1."""
+    log = rich_run(folder, f"d{abs(hash(check)) % 10**8}{len(records[0].SerializeToString())}")
+    assert run(server, "sync", log).returncode == 0
+    (log.parent / "files" / "late.txt").write_text("late")
+    logs.make_log(log, *records, append=True)
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, found["match"], checks(found)[check]) == (1, "differs", "differs")
+    assert found["reason"]
+
+
+def test_a_server_that_lost_rows_is_found_out(folder: Path, server: Server) -> None:
+    """Three rows that the cursor calls acknowledged are not there: a sync would not notice, this does; step by step if asked."""
+    log = logs.simple_run(folder, run_id="lost", rows=20)
+    assert run(server, "sync", log).returncode == 0
+    other = logs.simple_run(folder.parent / "other", run_id="lost2", rows=17)
+    assert run(server, "sync", other).returncode == 0
+    cursor = log.with_name(log.name + ".cursor")
+    text = cursor.read_text().replace('"run_id": "lost"', '"run_id": "lost2"')
+    target = json.loads(text)
+    target["target"]["run_id"] = "lost"
+    cursor.write_text(json.dumps(target))
+
+    code, (found, _) = verify(server, "--deep", log)
+
+    assert (code, found["match"]) == (1, "differs")
+    said = {check["name"]: check["note"] for check in found["checks"]}
+    assert said["rows"] == "20 here, 17 there"
+    assert said["steps"] == "step 17: 1 here, 0 there, step 18: 1 here, 0 there, step 19: 1 here, 0 there"
+
+
+def test_a_run_that_is_not_there_differs(folder: Path, server: Server) -> None:
+    """It was never sent, or it was deleted."""
+    code, (found, _) = verify(server, logs.simple_run(folder, run_id="never"))
+
+    assert (code, found["match"], found["reason"]) == (1, "differs", "the server has no such run")
+
+
+def test_a_file_of_the_same_size_with_other_bytes_differs(folder: Path, server: Server) -> None:
+    """MD5 decides, not size alone."""
+    log = rich_run(folder, "bytes")
+    assert run(server, "sync", log).returncode == 0
+    (log.parent / "files" / "model.bin").write_bytes(b"strange" * 100)
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, checks(found)["files"]) == (1, "differs")
+    assert "model.bin has other bytes there" in found["reason"]
+
+
+def test_segments_are_compared_as_they_were_stitched(folder: Path, server: Server) -> None:
+    """Three logs of one run: rows, console lines and last step are those of all of them, with their shifts."""
+    for number in range(3):
+        last = number == 2
+        start = logs.START_S + number * 1000
+        prefix = f"run-2026092{number}_000000"
+        logs.simple_run(folder, run_id="seg", rows=10, exit_code=0 if last else None, start=start, prefix=prefix)
+    assert run(server, "sync", folder).returncode == 0
+
+    code, (found, _) = verify(server, "--deep", folder)
+
+    assert (code, found["match"], found["reason"]) == (0, "equal", "")
+    assert found["checks"][0]["logs"] == sum(
+        RunState().add_all(read_records(Path(log))).row_count for log in found["logs"]
+    )
+
+
+def test_a_run_is_looked_for_where_it_was_sent(folder: Path, server: Server) -> None:
+    """`sync --project other --id new`, then `verify --remote` with nothing but the path."""
+    log = logs.simple_run(folder, run_id="moved", rows=5)
+    assert run(server, "sync", log, "--project", "elsewhere", "--id", "renamed").returncode == 0
+
+    code, (found, _) = verify(server, folder)
+
+    assert (code, found["match"], found["target"]) == (0, "equal", "local/elsewhere/renamed")
+
+
+def test_a_server_that_is_down_is_for_another_time(folder: Path, server: Server) -> None:
+    """75; with a key that it does not know 2, and without --remote those options are wrong usage."""
+    log = logs.simple_run(folder, run_id="down")
+    down = run(server, "verify", "--remote", "--retry-for", "0", log, RUNFERRY_BASE_URL="http://127.0.0.1:9")
+
+    assert (down.returncode, down.stdout.split()[0]) == (75, "unknown")
+    assert run(server, "verify", "--remote", log, RUNFERRY_API_KEY="z" * 40).returncode == 2
+    assert run(server, "verify", "--deep", log).returncode == 2
+
+
+def test_a_whole_log_is_whole(folder: Path, server: Server) -> None:
+    """Without --remote nobody is asked: exit code 0 for whole logs, also for one that goes on; 1 names the damage."""
+    log = logs.simple_run(folder, run_id="w1", rows=4)
+    logs.simple_run(folder, run_id="w2", rows=4, exit_code=None)
+    server.forget_requests()
+    done = run(server, "verify", folder)
+    assert (done.returncode, [line.split()[0] for line in done.stdout.splitlines()]) == (0, ["whole", "whole"])
+    data = bytearray(log.read_bytes())
+    data[300] ^= 1
+    log.write_bytes(data)
+    (folder / "run-dead.wandb").touch()
+
+    done = run(server, "verify", "--json", folder)
+
+    found = {event["log"]: event for event in map(json.loads, done.stdout.splitlines()) if event["type"] == "integrity"}
+    assert done.returncode == 1
+    assert not found[str(log)]["is_whole"]
+    assert found[str(log)]["reason"].startswith("damaged: bytes ")
+    assert "empty" in found[str(folder / "run-dead.wandb")]["reason"]
+    assert server.requests() == []
+
+
+def test_a_server_that_tells_little_is_believed_that_little(rig: Rig) -> None:
+    """Parts that it refuses are named as not checked, and the others are compared; such a run is not called whole."""
+    from runferry.sync import SyncSettings
+    from runferry.sync.credentials import ApiKey
+    from runferry.sync.session import Session
+    from runferry.sync.transport import Answer, Request
+    from runferry.sync.verify import verify_remote
+    from support.fakebackend import KEY, URL
+
+    log = rig.run(rows=5)
+    rig.sync(log)
+    known = {"historyLineCount": 5, "state": "finished"}
+
+    class Partial:
+        """Knows two fields and refuses every query that asks for others."""
+
+        def send(self, request: Request) -> Answer:
+            body = json.loads(request.body)
+            if body["operationName"] == "RunResumeStatus":
+                return rig.backend.send(request)
+            asked = body["query"].split("run(name: $run) { name", 1)[1].split("}")[0].split()
+            fields = dict(zip(asked[::2], asked[1::2], strict=False))
+            if not all(field in known for field in fields.values()):
+                return Answer(
+                    200, {}, json.dumps({"errors": [{"message": f"Cannot query field {asked[1]!r}"}]}).encode()
+                )
+            run = {"name": "x", **{part.rstrip(":"): known[field] for part, field in fields.items()}}
+            return Answer(200, {}, json.dumps({"data": {"project": {"run": run}}}).encode())
+
+    report = verify_remote(
+        [log],
+        SyncSettings(base_url=URL, state_dir=rig.state),
+        key=ApiKey(KEY, base_url=URL, source="test"),
+        session=Session(Partial(), rig.clock),
+    )
+
+    (found,) = report.runs
+    matches = {check.name: check.match.value for check in found.checks}
+    assert (report.exit_code, found.match.value) == (0, "equal")
+    assert matches == {
+        "rows": "equal",
+        "state": "equal",
+        **dict.fromkeys(["samples", "console lines", "last step", "summary", "config", "files"], "unknown"),
+    }
+    assert "not checked: samples, console lines" in found.reason
+    assert "Cannot query field" in next(check.note for check in found.checks if check.name == "files")
+    assert not found.is_whole
