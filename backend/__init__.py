@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .limits import DOCUMENTED, STYLES, UNLIMITED, Rates
 from .settings import ServeSettings
 from .store import Store
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .app import create_app
     from .server import serve
 
-__all__ = ["ServeSettings", "Store", "create_app", "serve"]
+__all__ = ["DOCUMENTED", "STYLES", "UNLIMITED", "Rates", "ServeSettings", "Store", "create_app", "serve"]
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,7 @@ from .gql_execute import failure
 from .gql_syntax import GraphQLError
 from .history import Histories
 from .keys import ApiKeys, UploadSigner
-from .limits import Quota, RateLimiter
+from .limits import Quota, QuotaError, Quotas
 from .operations import Operations
 from .readapi import ReadApi, download, json_response
 from .requestlog import entry_of
@@ -82,12 +82,12 @@ class Backend:
         self._keys = keys
         self._clocks = clocks
         self._signer = UploadSigner(store.secret)
+        self._quotas = Quotas(settings.limit, settings.window_s, settings.rates, clocks.steady)
         artifacts, contents = Artifacts(store, clocks.wall), Contents(store)
         self._storage = Storage(store, artifacts, contents)
-        self._operations = Operations(store, artifacts, contents, Histories(store), settings, self._signer, clocks.wall)
-        self._limiter = None
-        if settings.limit is not None:
-            self._limiter = RateLimiter(settings.limit, settings.window_s, clocks.steady)
+        self._operations = Operations(
+            store, artifacts, contents, Histories(store), self._quotas, settings, self._signer, clocks.wall
+        )
         # Threads of their own, so that writers who wait for each other leave those of the readers alone.
         self._writers = ThreadPoolExecutor(WRITER_THREADS, "runferry-writer")
 
@@ -154,10 +154,10 @@ class Backend:
         entry = entry_of(request.scope)
         entry.operation = parsed.name or ",".join(call.field.name for call in parsed.calls)
         projects = [project for call in parsed.calls if (project := self._operations.project_of(call))]
-        quota = self._take(projects[0]) if projects else None
+        quota = self._quotas.graphql(projects[0]) if projects else None
         base_url = str(request.base_url).rstrip("/")
         answer = await self._in_writer(parsed.run, self._operations.resolvers(base_url))
-        return _with_quota(Response(orjson.dumps(answer), media_type="application/json"), quota)
+        return self._with_quota(Response(orjson.dumps(answer), media_type="application/json"), quota)
 
     async def _file_stream(self, request: Request) -> Response:
         entry = entry_of(request.scope)
@@ -171,9 +171,9 @@ class Backend:
             "complete": update.complete,
             "exitcode": update.exit_code,
         }
-        quota = self._take((path.entity, path.project))
+        quota = self._quotas.stream((path.entity, path.project), path.name, len(body))
         await self._in_writer(self._store.apply_stream, path, update)
-        return _with_quota(json_response({"exitcode": None, "limits": {}}), quota)
+        return self._with_quota(json_response({"exitcode": None, "limits": {}}), quota)
 
     async def _delete(self, request: Request) -> Response:
         await self._in_writer(self._store.delete_run, _run_path(request))
@@ -240,14 +240,14 @@ class Backend:
             raise HTTPException(415, "Content-Encoding is gzip or none")
         return bytes(body)
 
-    def _take(self, project: tuple[str, str]) -> Quota | None:
-        """Counts a request; one too many ends here."""
-        if self._limiter is None:
-            return None
-        quota = self._limiter.take(project)
-        if not quota.allowed:
-            raise HTTPException(429, "too many requests for this project", quota.headers())
-        return quota
+    def _with_quota(self, response: Response, quota: Quota | None) -> Response:
+        if quota is not None:
+            response.headers.update(quota.headers(self._settings.limit_headers))
+        return response
+
+    def refused(self, _: Request, error: Exception) -> Response:
+        """The answer to a request too many."""
+        return self._with_quota(json_response({"error": str(error)}, 429), getattr(error, "quota", None))
 
     # ---- the page
 
@@ -268,6 +268,7 @@ def create_app(store: Store, settings: ServeSettings, keys: ApiKeys | None, cloc
     backend = Backend(store, settings, keys, clocks or Clocks())
     handlers: dict[Any, Any] = {
         HTTPException: _http_error,
+        QuotaError: backend.refused,
         NotFoundError: _answer(404),
         BadRequestError: _answer(400),
         ConflictError: _conflict,
@@ -297,12 +298,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _with_quota(response: Response, quota: Quota | None) -> Response:
-    if quota is not None:
-        response.headers.update(quota.headers())
-    return response
 
 
 def _answer(status: int) -> Callable[[Request, Exception], Response]:

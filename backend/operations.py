@@ -16,6 +16,7 @@ from .gql_syntax import GraphQLError
 from .history import Histories
 from .jsontext import parse
 from .keys import UploadSigner
+from .limits import Quotas
 from .nodes import Nodes, run_path, user
 from .paging import connection
 from .runs import STATES, Run, RunFields, RunPath
@@ -54,6 +55,7 @@ class Operations:
     artifacts: Artifacts
     contents: Contents
     histories: Histories
+    quotas: Quotas
     settings: ServeSettings
     signer: UploadSigner
     clock: Callable[[], float]
@@ -125,6 +127,8 @@ class Operations:
         tags = given.get("tags")
         if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
             raise GraphQLError("tags is not a list of strings")
+        if self.settings.rates.run_creations is not None and not self.store.has_run(path):
+            self.quotas.creation((path.entity, path.project))
         fields = RunFields(**values, tags=tags)
         run, inserted = self.store.upsert_run(path, fields, reuse_deleted=not self.settings.refuse_deleted)
         return {"bucket": nodes.run(run), "inserted": inserted}

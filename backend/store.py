@@ -141,6 +141,11 @@ class Store:
             raise RunNotFoundError(f"run {path.entity}/{path.project}/{path.name} is not on this server")
         return found[0]
 
+    def has_run(self, path: RunPath) -> bool:
+        """Whether there is such a run."""
+        with self.reading() as db:
+            return _find(db, path) is not None
+
     def run_of_key(self, key: int) -> Run | None:
         """The run of that key, None where it is gone."""
         with self.reading() as db:

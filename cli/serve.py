@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..backend import ServeSettings
+from ..backend import DOCUMENTED, STYLES, UNLIMITED, Rates, ServeSettings
 
 
 def default_data_dir() -> Path:
@@ -37,6 +37,26 @@ def default_data_dir() -> Path:
 @click.option("--limit", type=click.IntRange(1), help="Requests per window and project; more are answered 429.")
 @click.option("--window", default=60.0, show_default=True, help="Seconds of that window.")
 @click.option(
+    "--limits",
+    type=click.Choice(["none", "documented"]),
+    default="none",
+    show_default=True,
+    help="documented: the rates that W&B documents: 500 stream requests, 120 MB, 80 new runs per second and project, "
+    "2 stream requests per second and run. The options below change one each.",
+)
+@click.option("--limit-requests", type=click.IntRange(1), help="Stream requests per second and project.")
+@click.option("--limit-bytes", type=click.IntRange(1), help="Bytes of stream requests per second and project.")
+@click.option("--limit-run-requests", type=click.IntRange(1), help="Stream requests per second and run.")
+@click.option("--limit-new-runs", type=click.IntRange(1), help="New runs per second and project.")
+@click.option(
+    "--limit-headers",
+    type=click.Choice(STYLES),
+    default="fields",
+    show_default=True,
+    help="How clients are told: RateLimit-Limit, -Remaining and -Reset; the reset alone; Retry-After on 429; the "
+    "structured RateLimit and RateLimit-Policy; nothing.",
+)
+@click.option(
     "--crash-after", default=300.0, show_default=True, help="Seconds of silence after which a run counts as crashed."
 )
 @click.option("--refuse-deleted", is_flag=True, help="Answer 409 where a client makes a run again that was deleted.")
@@ -62,6 +82,12 @@ def command(  # noqa: PLR0917 - click passes by name
     structured_console: bool,
     limit: int | None,
     window: float,
+    limits: str,
+    limit_requests: int | None,
+    limit_bytes: int | None,
+    limit_run_requests: int | None,
+    limit_new_runs: int | None,
+    limit_headers: str,
     crash_after: float,
     refuse_deleted: bool,
     faults: Path | None,
@@ -76,6 +102,7 @@ def command(  # noqa: PLR0917 - click passes by name
     API keys come from --api-key-file, else from RUNFERRY_SERVE_API_KEYS (separated by commas), else one is made at the
     first start and kept in the data folder.
     """
+    base = DOCUMENTED if limits == "documented" else UNLIMITED
     try:
         settings = ServeSettings(
             data_dir=data_dir or default_data_dir(),
@@ -88,6 +115,13 @@ def command(  # noqa: PLR0917 - click passes by name
             structured_console=structured_console,
             limit=limit,
             window_s=window,
+            rates=Rates(
+                requests=limit_requests or base.requests,
+                size=limit_bytes or base.size,
+                run_requests=limit_run_requests or base.run_requests,
+                run_creations=limit_new_runs or base.run_creations,
+            ),
+            limit_headers=limit_headers,
             crash_after_s=crash_after,
             refuse_deleted=refuse_deleted,
             faults=faults,
