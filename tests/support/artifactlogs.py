@@ -1,4 +1,4 @@
-"""Logs of runs with artifacts, record by record."""
+"""Logs of runs with artifacts and alerts, record by record."""
 
 from __future__ import annotations
 
@@ -81,3 +81,10 @@ def run_with(rig: Rig, *records: Any, contents: Iterable[bytes] = (), run_id: st
 def simple(name: str, files: Mapping[str, bytes], **fields: Any) -> Any:
     """An artifact record of files."""
     return artifact(name, [entry(path, data) for path, data in files.items()], **fields)
+
+
+def alert(title: str, level: str = "WARN", wait_ms: int = 60_000) -> Any:
+    """An alert record."""
+    return messages.Record(
+        alert=messages.AlertRecord(title=title, text=f"about {title}", level=level, wait_duration=wait_ms)
+    )

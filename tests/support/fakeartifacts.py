@@ -21,7 +21,8 @@ class FakeArtifact:
     state: str = "PENDING"
     manifests: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Id -> name, type, digest, base, content (None until it was put)."""
-    used_by: list[str] = field(default_factory=list)
+    clients: set[str] = field(default_factory=set)
+    """What clients call it."""
 
     @property
     def contents(self) -> dict[str, Any]:
@@ -92,12 +93,13 @@ class FakeArtifacts:
                 artifact.input[key] == given[key] for key in ("digest", "artifactCollectionName")
             )
             shared = given["distributedID"] and artifact.input["distributedID"] == given["distributedID"]
-            if artifact.input["clientID"] == given["clientID"] or same or (shared and artifact.state == "PENDING"):
+            if given["clientID"] in artifact.clients or same or (shared and artifact.state == "PENDING"):
                 known = known or artifact
         versions = self.committed(given["artifactCollectionName"])
         if known is None:
             number = base64.b64encode(f"Artifact:{len(self.artifacts)}".encode()).decode()
             known = self.artifacts[number] = FakeArtifact(number, given)
+        known.clients.add(given["clientID"])
         latest = {"latestArtifact": {"id": versions[-1].id} if versions else None}
         return {"createArtifact": {"artifact": {"id": known.id, "state": known.state, "artifactSequence": latest}}}
 
@@ -160,7 +162,7 @@ class FakeArtifacts:
 
     def _on_clientidmapping(self, variables: dict[str, Any]) -> Any:
         for artifact in self.artifacts.values():
-            if artifact.input["clientID"] == variables["clientID"]:
+            if variables["clientID"] in artifact.clients:
                 return {"clientIDMapping": {"serverID": artifact.id}}
         return {"clientIDMapping": None}
 

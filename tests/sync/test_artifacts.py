@@ -392,12 +392,12 @@ def test_a_version_that_the_server_forgot_is_made_anew(rig: Rig) -> None:
     rig.backend.before = on("CreateArtifactFiles", Answer(400, {}, b""))
     rig.sync()
     (old,) = rig.backend.artifacts
-    rig.backend.artifacts["other"] = rig.backend.artifacts.pop(old)
-    rig.backend.artifacts["other"].input = {**rig.backend.artifacts["other"].input, "clientID": "x"}
+    rig.backend.artifacts["gone"] = rig.backend.artifacts.pop(old)
+    rig.backend.artifacts["gone"].clients.clear()
+    rig.backend.artifacts["else"] = rig.backend.artifacts["gone"]  # so that no id comes twice
     rig.backend.before = lambda _, name, request: (
         Answer(404, {}, b"") if name == "CreateArtifactManifest" and old.encode() in request.body else None
     )
-    rig.backend.artifacts["more"] = rig.backend.artifacts["other"]
 
     assert rig.only(rig.sync()).verdict is Verdict.SYNCED
     assert len(rig.backend.committed("ds")) == 1

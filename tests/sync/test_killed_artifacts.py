@@ -1,0 +1,101 @@
+"""A sync that is killed at any request of a run with artifacts, files and alerts: the next one ends what it began."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runferry.sync import Verdict
+from support.artifactlogs import alert, artifact, entry, run_with, simple
+from support.syncrig import Rig, cursor
+
+DATA = {"a": b"aaaa", "dir/b": b"b" * 3000, "empty": b""}
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing catches it."""
+
+
+def make(folder: Path) -> Rig:
+    """A run with a file, two alerts and artifacts of all kinds."""
+    folder.mkdir()
+    rig = Rig(folder)
+    one = simple("one", DATA)
+    reference = entry("r", digest="d", ref=f"wandb-client-artifact://{one.artifact.client_id}/a")
+    run_with(
+        rig,
+        one,
+        alert("first"),
+        artifact("refs", [reference]),
+        simple("input", {"c": b"c"}, user_created=True, use_after_commit=True),
+        alert("second"),
+        simple("parts", {"x": b"x"}, distributed_id="g", finalize=False),
+        simple("parts", {"y": b"y"}, distributed_id="g"),
+        contents=[*DATA.values(), b"c", b"x", b"y"],
+    )
+    return rig
+
+
+def state(rig: Rig) -> dict[str, Any]:
+    """What the server holds, without what tells how often it was asked."""
+    run = rig.backend.runs["a"]
+    artifacts = sorted(rig.backend.artifacts.values(), key=lambda one: one.input["artifactCollectionName"])
+    return {
+        "artifacts": [
+            (one.input, one.state, {path: e["digest"] for path, e in one.contents.items()}) for one in artifacts
+        ],
+        "blobs": rig.backend.blobs,
+        "used": sorted(set(rig.backend.used)),
+        "alerts": list(dict.fromkeys(told["title"] for told in rig.backend.alerts)),
+        "rows": run.rows,
+        "files": sorted(run.files),
+        "end": (run.complete, run.exit_code),
+    }
+
+
+def kill_at(rig: Rig, number: int, *, applied: bool) -> None:
+    """Sync until the `number`-th request, and leave beside the log what lay there at that moment."""
+    (log,) = rig.folder.rglob("*.wandb")
+    kept: list[bytes | None] = []
+
+    def die(now: int, _operation: str, _request: object) -> None:
+        if now >= number:
+            if not kept:
+                kept.append(cursor(log).read_bytes() if cursor(log).exists() else None)
+            raise KilledError
+
+    setattr(rig.backend, "after" if applied else "before", die)
+    with pytest.raises(KilledError):
+        rig.sync()
+    rig.backend.before = rig.backend.after = lambda *_: None
+    cursor(log).unlink(missing_ok=True)
+    if kept[0] is not None:
+        cursor(log).write_bytes(kept[0])
+    log.with_name(log.name + ".lock").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_any_request_the_next_sync_leaves_the_same(tmp_path: Path, applied: bool, every: int) -> None:
+    """Same contents, one version each, every alert (one of them perhaps twice), and nothing is asked afterwards."""
+    clean = make(tmp_path / "clean")
+    assert clean.only(clean.sync()).verdict is Verdict.SYNCED
+    wanted, requests = state(clean), len(clean.backend.requests)
+    assert requests > 40
+    repeated = []
+    for number in range(1, requests + 1, every):
+        rig = make(tmp_path / f"{number}")
+        kill_at(rig, number, applied=applied)
+
+        report = rig.only(rig.sync())
+
+        assert (report.verdict, report.missing) == (Verdict.SYNCED, ()), number
+        assert state(rig) == wanted, number
+        repeated.append(len(rig.backend.alerts) - 2)
+        rig.backend.forget()
+        rig.sync()
+        assert rig.backend.requests == []
+    assert set(repeated) <= {0, 1}
+    if every == 1:
+        assert sum(repeated) == (2 if applied else 0)
