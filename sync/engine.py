@@ -141,8 +141,8 @@ def _replay_all(
         if isinstance(done, str):
             tally.left_out[done] += 1
             return
+        tally.reports += done
         for report in done:
-            tally.reports.append(report)
             told(report)
 
     try:
@@ -152,15 +152,16 @@ def _replay_all(
             if not running:
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                done = future.result()
+                note(future.result())
                 del running[future]
-                note(done)
     except KeyboardInterrupt:
         interrupted = True
         session.abort()
         workers.shutdown(wait=True, cancel_futures=True)
+        reported = {report.log for report in tally.reports}
         for future, plan in running.items():
-            note(future.result() if future.done() and not future.cancelled() else _stopped(plan))
+            if os.fspath(plan.segments[0].path) not in reported:
+                note(future.result() if future.done() and not future.cancelled() else _stopped(plan))
         for plan in waiting:
             note(_stopped(plan))
     finally:

@@ -1,0 +1,221 @@
+"""Many runs at a time: none stops another, several syncs share a tree, and memory does not grow with their number."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import runferry
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runferry.sync import UsageError, Verdict, preview
+from runferry.sync.clock import SystemClock
+from runferry.sync.replay import RunReplay
+from runferry.sync.settings import SyncSettings
+from support import logs
+from support.clock import FakeClock
+from support.server import Server, serve
+from support.syncrig import Rig, cursor, marker, tree
+
+ERRORS: list[type[Exception]] = [
+    OSError,
+    ValueError,
+    RuntimeError,
+    MemoryError,
+    RecursionError,
+    KeyError,
+    AssertionError,
+]
+
+
+@given(broken=st.dictionaries(st.integers(0, 9), st.sampled_from(ERRORS), max_size=9))
+@settings(max_examples=20, deadline=None)
+def test_no_run_stops_another_whatever_happens_in_it(
+    broken: dict[int, type[Exception]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Runs in which something is raised fail, with the reason; all others are synced; the exit code says so."""
+    rig = Rig(tmp_path_factory.mktemp("fleet"))
+    for number in range(10):
+        rig.run(run_id=f"r{number}", rows=1)
+    real = RunReplay.run
+
+    def run(replay: RunReplay) -> Any:
+        error = broken.get(int(replay.plan.run_id[1:]))
+        if error is not None:
+            raise error("a fault")
+        return real(replay)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunReplay, "run", run)
+        report = rig.sync(jobs=3)
+
+    failed = {f"r{number}" for number in broken}
+    assert {run.run for run in report.runs if run.verdict is Verdict.FAILED} == failed
+    assert {run.run for run in report.runs if run.verdict is Verdict.SYNCED} == set(rig.backend.runs)
+    assert len(report.runs) == 10
+    assert all("a fault" in run.reason for run in report.runs if run.run in failed)
+    assert report.exit_code == bool(broken)
+
+
+def test_an_interrupted_fleet_reports_every_run(rig: Rig) -> None:
+    """Runs that were done, under way and waiting are all told; the last two are to be tried again."""
+    for number in range(40):
+        rig.run(run_id=f"r{number:02d}", rows=1)
+    seen = []
+
+    def interrupt(event: Any) -> None:
+        if event.type == "run_done":
+            seen.append(event)
+            if len(seen) == 5:
+                raise KeyboardInterrupt
+
+    rig.events = type("Events", (), {"append": staticmethod(interrupt)})()  # type: ignore[assignment]
+    report = rig.sync(jobs=2)
+
+    assert report.interrupted
+    assert len({run.log for run in report.runs}) == len(report.runs) == 40
+    assert all(run.try_again for run in report.runs if run.verdict is not Verdict.SYNCED)
+
+
+def test_two_syncs_share_a_tree(rig: Rig) -> None:
+    """Both go through all runs at the same time: each run is synced once, and skipped, to be tried again, by who comes second."""
+    rig.clock = SystemClock()  # type: ignore[assignment]  # a lock that is just being written is judged by its file's time
+    for number in range(30):
+        rig.run(run_id=f"r{number:02d}", rows=1)
+    reports: list[Any] = []
+    twins = [threading.Thread(target=lambda: reports.append(rig.sync(jobs=2))) for _ in range(2)]
+    for twin in twins:
+        twin.start()
+    for twin in twins:
+        twin.join()
+
+    assert all(rig.backend.written[key] == 1 for key in rig.backend.written), "a line was written twice"
+    assert set(rig.backend.runs) == {f"r{number:02d}" for number in range(30)}
+    skipped = [run for report in reports for run in report.runs if run.verdict is Verdict.SKIPPED]
+    assert all(run.try_again and "is syncing it" in run.reason for run in skipped)
+    assert rig.sync().exit_code == 0
+
+
+def test_a_preview_says_what_there_is_to_do(rig: Rig) -> None:
+    """New, sent in part, done, marked by another tool, of two logs, and no log at all; no request, nothing written."""
+    new, grown, done, foreign = (rig.run(run_id=name, rows=2) for name in ("new", "grown", "done", "foreign"))
+    rig.sync(grown, done)
+    logs.make_log(grown, logs.row(7), append=True)
+    rig.settle(grown)
+    marker(foreign).touch()
+    rig.run(run_id="new", rows=1, prefix="run-20260921_150000", start=logs.START_S + 100, exit_code=None, resume=True)
+    (rig.folder / "run-bad.wandb").write_bytes(b"")
+    rig.backend.forget()
+    before = sorted(new.parent.iterdir()), tree(rig.folder)
+    at = SyncSettings(base_url="http://backend.test", state_dir=rig.state)
+    found = preview(rig.folder, at, clock=rig.clock)
+
+    assert {run.run: (run.todo.value, run.rows_sent, run.state) for run in found.runs} == {
+        "new": ("all", 0, "running"),
+        "grown": ("rest", 2, "finished"),
+        "done": ("nothing", 2, "finished"),
+        "foreign": ("skip", 0, "finished"),
+    }
+    assert [Path(log).parent.name for log in found.runs[-1].logs] == [
+        "run-20260921_141320-new",
+        "run-20260921_150000-new",
+    ]
+    assert [reason.split(":")[0] for reason in found.problems.values()] == ["empty (0 bytes)"]
+    assert (rig.backend.requests, (sorted(new.parent.iterdir()), tree(rig.folder))) == ([], before)
+    assert not cursor(new).exists()
+
+
+def test_a_preview_heeds_overrides_and_filters(rig: Rig) -> None:
+    """What it says is what a sync with these settings does."""
+    for number in range(4):
+        rig.run(run_id=f"r{number}", rows=number)
+    rig.sync()
+    at = SyncSettings(base_url="http://backend.test", state_dir=rig.state, min_rows=2)
+    elsewhere = SyncSettings(base_url="http://backend.test", state_dir=rig.state, project="other")
+    retagged = SyncSettings(base_url="http://backend.test", state_dir=rig.state, replace_tags={"a": "b"})
+
+    assert (len(preview(rig.folder, at).runs), preview(rig.folder, at).left_out) == (2, {"min_rows": 2})
+    assert {(run.todo.value, run.project) for run in preview(rig.folder, elsewhere).runs} == {("all", "other")}
+    assert {run.todo.value for run in preview(rig.folder, retagged).runs} == {"rest"}
+
+
+def test_a_sync_is_a_function(rig: Rig) -> None:
+    """One path or several, settings by name, and a report that travels between processes."""
+    log = rig.run()
+    ports: dict[str, Any] = {"transport": rig.backend, "clock": FakeClock(), "base_url": "http://backend.test"}
+    report = runferry.sync(log, project="other", dry_run=True, **ports)
+
+    assert report.runs[0].log == str(log)
+    assert runferry.sync(str(log), SyncSettings(dry_run=True), **ports).verdicts == report.verdicts
+    assert pickle.loads(pickle.dumps(report)) == report
+    with pytest.raises(TypeError, match="projekt"):
+        runferry.sync(log, projekt="x")
+    with pytest.raises(UsageError, match="shard"):
+        runferry.sync(log, shard="9/8", **ports)
+
+
+def make_fleet(folder: Path, count: int) -> Path:
+    """So many small runs below `folder`."""
+    for number in range(count):
+        logs.simple_run(folder / "wandb", run_id=f"r{number:06d}", rows=20, age=3600, start=logs.START_S + number)
+    return folder / "wandb"
+
+
+def sync_process(server: Server, state: Path, *arguments: object) -> subprocess.Popen[str]:
+    """The command, on its way."""
+    command = [sys.executable, "-m", "runferry.cli", "sync", "--json", "--base-url", server.url]
+    environ = {**os.environ, "WANDB_API_KEY": server.key, "RUNFERRY_STATE_DIR": str(state)}
+    return subprocess.Popen(
+        [*command, *map(str, arguments)], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def events(said: str) -> list[dict[str, Any]]:
+    """The lines of a command's output."""
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def test_processes_on_one_tree_bring_all_runs_over_once(tmp_path: Path) -> None:
+    """Two whole syncs and three shares at the same time: every run has its rows, none twice, and a last sync finds nothing to do."""
+    folder = make_fleet(tmp_path, 60)
+    with serve(tmp_path / "server") as server:
+        asked = [[], [], ["--shard", "1/3"], ["--shard", "2/3"], ["--shard", "3/3"]]
+        processes = [sync_process(server, tmp_path / "state", *options, folder) for options in asked]
+        for process in processes:
+            said, errors = process.communicate(timeout=120)
+            assert process.returncode in {0, 75}, errors
+        said, errors = sync_process(server, tmp_path / "state", folder).communicate(timeout=60)
+
+        assert Counter(event["reason"] for event in events(said) if event["type"] == "run_done") == {"nothing new": 60}
+        runs = server.runs()
+        assert Counter((run["history_lines"], run["state"]) for run in runs) == {(20, "finished"): 60}
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_fleet_needs_little_memory(tmp_path: Path, count: int) -> None:
+    """Every run is synced, and the process stays below 150 MB; how long it takes is printed, for it says more of the machine."""
+    folder = make_fleet(tmp_path, count)
+    with serve(tmp_path / "server") as server:
+        began = time.monotonic()
+        process = sync_process(server, tmp_path / "state", folder)
+        said, errors = process.communicate(timeout=280)
+        took = time.monotonic() - began
+        assert process.returncode == 0, errors
+        told = events(said)
+        per_run = len(server.requests()) / count
+
+    assert told[0] == {"type": "plan", "runs": count, "logs": count}
+    assert told[-1]["counts"] == {"synced": count}
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024  # MB; the largest child so far
+    assert peak < 150
+    print(f"{count} runs: {took:.1f} s, {per_run:.2f} requests per run, peak {peak:.0f} MB")  # noqa: T201 - for `-s`
