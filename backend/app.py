@@ -43,8 +43,7 @@ from .settings import ServeSettings
 from .storage import Storage
 from .store import Store
 
-MAX_BODY = 64 << 20  # bytes as sent; clients stay below 12 MB unless told otherwise
-MAX_UNPACKED = 256 << 20
+MAX_BODY = 64 << 20  # bytes, as sent and unpacked; clients stay below 12 MB unless told otherwise
 SMALL_BODY = 64 << 10
 MAX_FILE = 5 << 40  # the largest file that clients of this protocol upload
 WRITE_SIZE = 1 << 20
@@ -234,10 +233,12 @@ class Backend:
             if len(body) > MAX_BODY:
                 raise HTTPException(413, f"a request body has at most {MAX_BODY} bytes")
         encoding = request.headers.get("content-encoding", "identity").lower()
-        if encoding == "gzip":
-            return await run_in_threadpool(gunzip, bytes(body), MAX_UNPACKED)
+        if encoding == "gzip" and self._settings.gzip:
+            return await run_in_threadpool(gunzip, bytes(body), MAX_BODY)
         if encoding != "identity":
-            raise HTTPException(415, "Content-Encoding is gzip or none")
+            raise HTTPException(
+                415, "Content-Encoding is gzip or none" if self._settings.gzip else "no Content-Encoding is read"
+            )
         return bytes(body)
 
     def _with_quota(self, response: Response, quota: Quota | None) -> Response:

@@ -20,7 +20,7 @@ from .requestlog import entry_of
 
 CLIENT_PATHS = ("/graphql", "/files/", "/storage/")
 ACTIONS = frozenset({"status", "delay", "reset", "half", "hang"})
-MOMENTS = frozenset({"before-read", "before-apply", "after-apply"})
+MOMENTS = frozenset({"before-read", "within-body", "before-apply", "after-apply"})
 TYPES: dict[str, tuple[type, ...]] = {
     "path": (str,),
     "method": (str,),
@@ -29,8 +29,11 @@ TYPES: dict[str, tuple[type, ...]] = {
     "headers": (dict,),
     "body": (str,),
     "seconds": (float, int),
+    "after_bytes": (int,),
 }
-FIELDS = frozenset({"path", "method", "operation", "nth", "action", "when", "status", "headers", "body", "seconds"})
+FIELDS = frozenset(
+    {"path", "method", "operation", "nth", "action", "when", "status", "headers", "body", "seconds", "after_bytes"}
+)
 
 
 @dataclass
@@ -48,6 +51,7 @@ class Rule:
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
     seconds: float = 0.0
+    after_bytes: int = 1  # of the body, for `within-body`
     seen: int = 0
 
     @classmethod
@@ -77,6 +81,8 @@ class Rule:
         rule = cls(**values, first=first, last=last)
         if rule.when not in MOMENTS:
             raise ValueError(f"when is one of {', '.join(sorted(MOMENTS))}: {data!r}")
+        if "after_bytes" in data and (rule.when != "within-body" or rule.after_bytes < 1):
+            raise ValueError(f"after_bytes is a number of bytes from 1 on, for within-body: {data!r}")
         if not 100 <= rule.status <= 599:
             raise ValueError(f"status is an HTTP status: {data!r}")
         return rule
@@ -193,7 +199,9 @@ class Faults:
         if rule.action == "half":
             await self._half(scope, receive, send)
             return
-        if rule.when != "before-read":  # the client has sent everything when the fault strikes
+        if rule.when == "within-body":
+            receive = await _read_some(receive, rule.after_bytes)
+        elif rule.when != "before-read":  # the client has sent everything when the fault strikes
             body = await _read_body(receive)
             if body is None:
                 return
@@ -247,6 +255,21 @@ async def _read_body(receive: Receive) -> bytes | None:
         chunks.append(message.get("body", b""))
         if not message.get("more_body", False):
             return b"".join(chunks)
+
+
+async def _read_some(receive: Receive, count: int) -> Receive:
+    """Reads at least `count` bytes of the body, or all of it if it has no more; a `receive` that begins anew."""
+    messages: list[Message] = []
+    while count > 0:
+        messages.append(await receive())
+        count -= len(messages[-1].get("body", b""))
+        if not messages[-1].get("more_body", False):
+            break
+
+    async def again() -> Message:
+        return messages.pop(0) if messages else await receive()
+
+    return again
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

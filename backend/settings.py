@@ -19,7 +19,7 @@ class ServeSettings:
     entity: str = "local"  # for runs that name no entity
     auth: bool = True
     api_key_file: Path | None = None
-    gzip: bool = True  # announces FILESTREAM_GZIP; gzip bodies are read either way
+    gzip: bool = True  # announces FILESTREAM_GZIP and reads gzip bodies; without it they are answered 415
     structured_console: bool = False  # announces STRUCTURED_CONSOLE_LOGS
     limit: int | None = None  # counted requests per window and project; None: no limit
     window_s: float = 60.0

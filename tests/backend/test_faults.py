@@ -67,11 +67,13 @@ def test_the_first_rule_that_is_due_strikes_and_all_count():
         {"action": "status", "status": 5},
         {"action": "status", "when": "never"},
         {"action": "status", "Status": 500},
+        {"action": "reset", "after_bytes": 5},
+        {"action": "reset", "when": "within-body", "after_bytes": 0},
     ],
 )
 def test_a_script_with_a_mistake_is_refused(rule):
     """A typo in a fault script is an error, not a fault that never strikes."""
-    with pytest.raises(ValueError, match=r"fault|nth|status|when"):
+    with pytest.raises(ValueError, match=r"fault|nth|status|when|after_bytes"):
         FaultScript([rule])
 
 
@@ -131,6 +133,37 @@ def test_a_reset(server, run, when, expected):
 
     assert rows(server, run) == expected
     assert [(entry["status"], entry["fault"]) for entry in server.requests()] == [(None, "reset")]
+
+
+@pytest.mark.parametrize("action", ["reset", "status", "hang"])
+def test_a_fault_within_the_body(server, run, action):
+    """It strikes after so many bytes were read while the client still sends; the rest is not read, nothing is applied."""
+    fault = {"action": action, "when": "within-body", "after_bytes": 100_000, "nth": 1}
+    server.set_faults([fault | ({"seconds": 0.05} if action == "hang" else {})])
+    size = 20_000_000
+
+    with pytest.raises((ConnectionError, urllib.error.URLError, http.client.HTTPException)):
+        server.stream(run, {"files": {"wandb-history.jsonl": {"offset": 0, "content": ["x" * size]}}})
+
+    for _ in range(1000):  # answered one after the other, so the server gets to write its line
+        if server.requests():
+            break
+        server.runs()
+    (seen,) = server.requests()
+    assert 100_000 <= seen["request_bytes"] < size
+    assert seen["fault"] == action
+    assert rows(server, run) == 0
+
+
+def test_a_delay_within_the_body(server, run):
+    """A server that takes a break while it reads gets the whole body in the end; a body shorter than that, too."""
+    for size in (3_000_000, 10):
+        server.set_faults(
+            [{"action": "delay", "seconds": 0.01, "when": "within-body", "after_bytes": 1000, "path": "file_stream"}]
+        )
+        server.stream(run, {"files": {"output.log": {"offset": 0, "content": ["x" * size]}}})
+
+        assert server.console("local", "proj", run) == ["x" * size]
 
 
 def test_half_an_answer(server, run):

@@ -8,11 +8,14 @@ import hashlib
 import json
 import math
 import threading
+import tracemalloc
 
 import httpx
 import pytest
 from runferry.backend import ServeSettings
 from runferry.backend import app as app_module
+from runferry.backend.errors import TooLargeError
+from runferry.backend.filestream import gunzip
 from support.inprocess import KEY, in_process
 
 HISTORY, EVENTS, SUMMARY, CONSOLE = "wandb-history.jsonl", "wandb-events.jsonl", "wandb-summary.json", "output.log"
@@ -236,15 +239,46 @@ def test_bodies_are_capped(server, monkeypatch):
     """Too many bytes, packed or unpacked, are answered 413 and change nothing."""
     server.upsert()
     monkeypatch.setattr(app_module, "MAX_BODY", 1000)
-    monkeypatch.setattr(app_module, "MAX_UNPACKED", 2000)
     large = json.dumps(files(history=(0, ["x" * 3000]))).encode()
 
     plain = server.stream(large)
     packed = server.stream(gzip.compress(large), headers={"Content-Encoding": "gzip"})
 
     assert (plain.status_code, packed.status_code) == (413, 413)
-    assert server.stream(b"{}", headers={"Content-Encoding": "br"}).status_code == 415
     assert server.run()["history_lines"] == 0
+
+
+def test_a_bomb_is_refused_before_it_unfolds():
+    """Of a body that unpacks to far more than it may, no more than the cap is ever unpacked."""
+    bomb = gzip.compress(b"\0" * 64_000_000)
+    tracemalloc.start()
+    with pytest.raises(TooLargeError):
+        gunzip(bomb, 1_000_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 4_000_000
+
+
+@pytest.mark.parametrize("spoil", [lambda body: body[:-5], lambda body: body + b"x", lambda body: b"plain " + body])
+def test_a_body_that_is_no_gzip_is_refused(server, spoil):
+    """Cut off, followed by more, or no gzip at all: 400, and nothing of it is kept."""
+    server.upsert()
+    body = gzip.compress(json.dumps(files(history=(0, ["{}"]))).encode())
+
+    assert server.stream(spoil(body), headers={"Content-Encoding": "gzip"}).status_code == 400
+    assert server.run()["history_lines"] == 0
+
+
+def test_other_encodings_are_refused(server, tmp_path):
+    """An encoding that the server does not read is answered 415; so is gzip where it is switched off."""
+    server.upsert()
+    with in_process(tmp_path / "off", gzip=False) as off:
+        off.upsert()
+        packed = off.stream(gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+
+    assert server.stream(b"{}", headers={"Content-Encoding": "br"}).status_code == 415
+    assert packed.status_code == 415
 
 
 def test_bad_bodies_are_refused(server):
