@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .syncview import clean_line
 from .text import plain_json, printable, size
 
 if TYPE_CHECKING:
@@ -98,15 +99,10 @@ def _is_terminal() -> bool:
 
 
 def _tell(candidate: Candidate, fate: str, reason: str, *, as_json: bool) -> None:
-    if as_json:
-        logs = [str(log) for log in candidate.logs]
-        values = {"run": candidate.run, "logs": logs, "bytes": candidate.bytes, "fate": fate, "reason": reason}
-        click.echo(plain_json({"type": "clean", **values}))
-        return
-    parts = [f"{fate:<10}{printable(str(candidate.logs[0].parent))}", size(candidate.bytes)]
-    parts += [f"and {len(candidate.logs) - 1} more of this run"] if len(candidate.logs) > 1 else []
-    parts += [printable(reason)] if reason else []
-    click.echo("  ".join(parts))
+    from ..sync.report import Cleaned
+
+    event = Cleaned(candidate.run, tuple(map(str, candidate.logs)), candidate.bytes, fate, reason)
+    click.echo(plain_json(event.as_json()) if as_json else clean_line(event))
 
 
 def _finish(fates: Counter[str], freed: int, left: int, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from .syncoutputs import Outputs
 
 if TYPE_CHECKING:
     from ..sync.credentials import ApiKey
+    from ..sync.report import Report, Reporter
     from ..sync.watch import Watching
 
 
@@ -62,6 +63,7 @@ class SyncCommand(click.Command):
     show_default=True,
     help="Seconds without growth after which a log without exit record counts as crashed.",
 )
+@click.option("--follow-links", is_flag=True, help="Also send saved files that are links out of a run's directory.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent; contact nobody.")
 @click.option(
     "--watch", "--live", "watches", is_flag=True, help="Go on while the runs do, and send what they log as it comes."
@@ -77,6 +79,12 @@ class SyncCommand(click.Command):
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Write counters here, as OpenMetrics text for node_exporter.",
+)
+@click.option(
+    "--delete-after-verify",
+    "deletes",
+    is_flag=True,
+    help="Delete the directories of runs that are synced, once the server was asked and has it all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, each with a `type`.")
 @click.option("--include-online", "--no-skip-online", "needless", is_flag=True, hidden=True)
@@ -95,6 +103,7 @@ def command(
     writer: int | None,
     report_file: Path | None,
     metrics_file: Path | None,
+    deletes: bool,
     **options: Any,
 ) -> None:
     """Replay logs to a backend; safe to stop and to repeat.
@@ -136,6 +145,10 @@ def command(
 
     if not watches and (interval, idle) != (None, None):
         raise click.UsageError("--interval and --idle go with --watch")
+    if deletes and options["dry_run"]:
+        raise click.UsageError(
+            "--delete-after-verify: a dry run deletes nothing; `runferry clean --dry-run` tells what may go"
+        )
     if key_file is not None and key_stdin:
         raise click.UsageError("--key-file and --key-stdin: the key has one source")
     if not paths and not Path("wandb").exists():
@@ -149,13 +162,21 @@ def command(
         with _ended_by_sigterm(), outputs:
             session = Session(counters=outputs.counters)
             with contextlib.closing(session):
-                if watching is not None:
-                    report = watch(paths, settings, watching, reporter=outputs, key=key, session=session)
+
+                def run(reporter: Reporter) -> Report:
+                    if watching is not None:
+                        return watch(paths, settings, watching, reporter=reporter, key=key, session=session)
+                    return sync(paths, settings, reporter=reporter, key=key, session=session)
+
+                if deletes:
+                    from ..sync.afterwards import delete_after_verify
+
+                    code = delete_after_verify(run, settings, outputs, key=key, session=session)
                 else:
-                    report = sync(paths, settings, reporter=outputs, key=key, session=session)
+                    code = run(outputs).exit_code
     except (NoCredentials, UsageError) as error:
         raise click.ClickException(str(error)) from None  # as clear without the usage line
-    raise click.exceptions.Exit(report.exit_code)
+    raise click.exceptions.Exit(code)
 
 
 def _key(base_url: str, key_file: Path | None, *, from_stdin: bool) -> ApiKey | None:

@@ -5,6 +5,7 @@ Verdicts go to standard output, everything that explains them or a wait to stand
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from ..sync.board import Board, groups, shape
-from ..sync.report import Event, Finished, Paused, Planned, Retrying, RunReport, Verdict, WouldSend
-from .text import plain_json, printable, span
+from ..sync.report import Cleaned, Event, Finished, Paused, Planned, Retrying, RunReport, Verdict, WouldSend
+from .text import plain_json, printable, size, span
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -239,6 +240,8 @@ class Lines:
             self._dry = True
         elif isinstance(event, RunReport):
             return [(verdict_line(event), True)]
+        elif isinstance(event, Cleaned):
+            return [(clean_line(event), True)]
         elif isinstance(event, Finished):
             return [(text, False) for text in [*self._undone(), _counts(event)]]
         return []
@@ -292,6 +295,15 @@ def verdict_line(report: RunReport) -> str:
             parts.append(printable(report.url))
     if report.reason:
         parts.append(printable(report.reason))
+    return "  ".join(parts)
+
+
+def clean_line(event: Cleaned) -> str:
+    """What became of a run's directories, in one line."""
+    parts = [f"{event.fate:<10}{printable(os.path.dirname(event.logs[0]))}"]  # noqa: PTH120 - texts that came as texts
+    parts += [size(event.bytes)] if event.bytes else []
+    parts += [f"and {len(event.logs) - 1} more of this run"] if len(event.logs) > 1 else []
+    parts += [printable(event.reason)] if event.reason else []
     return "  ".join(parts)
 
 

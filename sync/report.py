@@ -157,6 +157,20 @@ class RunReport(Event):
 
 
 @dataclass(frozen=True)
+class Cleaned(Event):
+    """What became of the directories of a run: `deleted`, `deletable` (nobody asked for it), `kept` or `failed`."""
+
+    type: ClassVar[str] = "clean"
+    run: str
+    logs: tuple[str, ...]
+    bytes: int
+    """Of all files in its directories; 0 where they were not looked at."""
+    fate: str
+    reason: str
+    """Why it was not deleted."""
+
+
+@dataclass(frozen=True)
 class Finished(Event):
     """The end of the command."""
 
@@ -176,6 +190,7 @@ EVENTS: tuple[type[Event], ...] = (
     Retrying,
     Paused,
     RunReport,
+    Cleaned,
     Finished,
 )
 """Everything that a reporter may be told, in about the order in which it comes."""

@@ -226,3 +226,38 @@ def test_a_dry_run_tells_what_is_there_and_what_is_not(folder: Path, server: Ser
     }
     assert (found["log_bytes"], found["new_bytes"]) == (log.stat().st_size, log.stat().st_size - size)
     assert server.requests() == []
+
+
+def test_what_arrived_is_deleted_once_the_server_was_asked(folder: Path, server: Server) -> None:
+    """Of four runs one goes: the one that is synced and equal there; live, partial and locked ones stay, and nobody is asked."""
+    done = logs.simple_run(folder, run_id="e1")
+    live = logs.simple_run(folder, run_id="e2", exit_code=None)
+    torn = logs.simple_run(folder, run_id="e3")
+    torn.write_bytes(torn.read_bytes()[:-3])
+    held = logs.simple_run(folder, run_id="e4")
+    lock(held)
+
+    ended = sync(server, folder, "--delete-after-verify", "--json")
+
+    events = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [(event["run"], event["fate"]) for event in events if event["type"] == "clean"] == [("e1", "deleted")]
+    assert (events[-1]["type"], events[-1]["exit_code"], ended.returncode) == ("done", 1, 1)
+    assert [log.exists() for log in (done, live, torn, held)] == [False, True, True, True]
+
+
+def test_what_the_server_has_not_is_kept(folder: Path, server: Server) -> None:
+    """A marker and a cursor that say complete are no proof: the rows are not there, so the run stays, and the code is 1."""
+    log = logs.simple_run(folder, run_id="f1", rows=20)
+    other = logs.simple_run(folder.parent / "other", run_id="f2", rows=17)
+    assert [sync(server, path).returncode for path in (log, other)] == [0, 0]
+    cursor = log.with_name(log.name + ".cursor")
+    target = json.loads(cursor.read_text())
+    target["run_id"] = "f2"
+    cursor.write_text(json.dumps(target))
+
+    ended = sync(server, log, "--delete-after-verify")
+
+    assert ended.returncode == 1
+    assert "20 here, 17 there" in ended.stdout
+    assert log.exists()
+    assert sync(server, log, "--delete-after-verify", "--dry-run").returncode == 2
