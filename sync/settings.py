@@ -54,6 +54,8 @@ class SyncSettings:
     """A log without an exit record that has not grown for so long belongs to a run that is gone."""
     include_synced: bool = False
     """Also send logs that another tool has marked as synced, and send again what we have sent, to the same lines."""
+    follow_links: bool = False
+    """Read what links among a run's files lead to, also out of its directory, as those of the peer's `save` do."""
     dry_run: bool = False
     following: bool = False
     """This sync comes right after one that brought everything over, and another one will follow: a run that goes on is not
