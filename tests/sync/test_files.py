@@ -193,3 +193,100 @@ def test_no_segment_is_marked_while_a_file_of_the_run_is_missing(rig: Rig) -> No
     assert [run.verdict for run in report.runs] == [Verdict.PARTIAL, Verdict.PARTIAL]
     assert not marker(first).exists()
     assert not marker(second).exists()
+
+
+def test_follow_links_reads_what_saved_links_lead_to(rig: Rig, tmp_path: Path) -> None:
+    """As the peer's `save` makes them: only regular files, and only where it was asked for; pipes stay refused."""
+    original = tmp_path / "model.pt"
+    original.write_text("weights")
+    log = with_files(rig, "model.pt", "pipe", "gone")
+    os.mkfifo(tmp_path / "a-pipe")
+    for name, target in {"model.pt": original, "pipe": tmp_path / "a-pipe", "gone": tmp_path / "nothing"}.items():
+        (log.parent / "files" / name).symlink_to(target)
+
+    without = rig.only(rig.sync())
+    report = rig.only(rig.sync(follow_links=True))
+
+    assert "--follow-links" in without.reason
+    assert len(without.missing) == 3
+    assert set(report.missing) == {
+        "gone: missing (a link to a file that is gone)",
+        "pipe: refused: not a regular file",
+    }
+    assert rig.backend.runs["f"].files["model.pt"] == b"weights"
+    assert original.read_text() == "weights"
+
+
+def test_media_that_only_a_row_names_are_sent(rig: Rig) -> None:
+    """Masks, boxes and class tables inside a value, in a nested key, in the summary; nothing that nobody names."""
+    log = rig.folder / "run-20260921_141320-f" / "run-f.wandb"
+    names = ["media/images/m_0.png", "media/metadata/b.json", "media/table/c \u00fc.json", "media/orphan.png"]
+    image = {"_type": "image-file", "path": "media/images/i.png", "masks": {"m": {"_type": "mask", "path": names[0]}}}
+    records = logs.simple_records("f")
+    rows = [
+        logs.row(90, {"image": image, "list": [{"path": "media/not/there.png"}, "media/../../etc/passwd"]}),
+        logs.row(91, {("nested", "boxes", "path"): names[1]}),
+        logs.summary_record({"classes": {"path": names[2]}}),
+    ]
+    logs.make_log(log, *records[:-1], logs.files_record("media/images/i.png"), *rows, records[-1])
+    for name in [*names, "media/images/i.png"]:
+        path = log.parent / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    rig.settle(log)
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.SYNCED
+    media = {name for name in rig.backend.runs["f"].files if name.startswith("media/")}
+    assert media == {"media/images/i.png", *names[:3]}
+
+
+def test_thousands_of_files_take_a_handful_of_requests(rig: Rig) -> None:
+    """They are asked for in growing batches, told in one request, and their headers are those that the server gave."""
+    names = [f"data/f{number:05}" for number in range(3000)]
+    log = with_files(rig, *names)
+    (log.parent / "files" / "data").mkdir()
+    for name in names:
+        (log.parent / "files" / name).write_text(name)
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.SYNCED
+    asked = [len(body["variables"]["files"]) for body in rig.backend.bodies("CreateRunFiles")]
+    assert asked == [64, 256, 1024, 1024, 636]
+    assert rig.backend.operations().count("put") == 3004
+    assert rig.backend.operations().count("stream") == 2
+    assert {request.headers["X-Upload"] for name, request in rig.backend.requests if name == "put"} == {"yes"}
+    assert len(rig.backend.runs["f"].uploaded) == 3004
+
+
+@pytest.mark.parametrize(
+    "name", ["[", "]x[", "a\nb", "%41", "#", "?q=1", "a" * 200, "sp ace/ü/日本", "-dash", "~", "*"]
+)
+def test_odd_names_are_taken_literally(rig: Rig, name: str) -> None:
+    """What looks like a pattern, a URL or a line break is a name all the same."""
+    log = with_files(rig, name)
+    path = log.parent / "files" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("content")
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert rig.backend.runs["f"].files[name] == b"content"
+
+
+def test_azures_storage_gets_the_files_of_a_run_in_one_piece(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not larger than its limit goes whole, with its header; the limit is in the artifacts' tests."""
+    monkeypatch.setattr(
+        rig.backend,
+        "_on_createrunfiles",
+        lambda variables, ask=rig.backend._on_createrunfiles: {
+            "createRunFiles": ask(variables)["createRunFiles"] | {"uploadHeaders": ["x-ms-blob-type: BlockBlob"]}
+        },
+    )
+    rig.run()
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert {request.headers["x-ms-blob-type"] for name, request in rig.backend.requests if name == "put"} == {
+        "BlockBlob"
+    }
