@@ -6,8 +6,9 @@ No server is asked and nothing is written. Each log is opened for its head, its 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from .choice import left_out, left_out_by_content, state_of
 from .clock import Clock, SystemClock
@@ -16,7 +17,7 @@ from .liveness import Liveness
 from .places import Places, is_writable
 from .plan import LogHead, Paths, RunPlan, group, survey
 from .segment import Segment
-from .settings import SyncSettings
+from .settings import SyncSettings, find_base_url
 
 
 class Todo(str, Enum):
@@ -65,18 +66,22 @@ class Preview:
     """Runs that were not asked for, as `Report` has it."""
 
 
-def preview(paths: Paths = ("wandb",), settings: SyncSettings | None = None, *, clock: Clock | None = None) -> Preview:
+def preview(
+    paths: Paths = ("wandb",), settings: SyncSettings | None = None, *, clock: Clock | None = None, **options: Any
+) -> Preview:
     """The runs below `paths`, and what a sync with these settings has to do for each.
 
     Args:
         paths: as `sync` takes them.
         settings: as `sync` takes them; overrides, share and filters count.
         clock: the time; a port for tests.
+        **options: settings by their names, over those of `settings`.
 
     Raises:
         UsageError: a path does not exist or a setting cannot be followed.
+        TypeError: one of `options` is no setting.
     """
-    settings = settings or SyncSettings()
+    settings = replace(settings or SyncSettings(base_url=options.get("base_url") or find_base_url()), **options)
     liveness = Liveness(clock or SystemClock())
     heads = survey(paths)
     runs, omitted = [], dict[str, int]()

@@ -1,0 +1,222 @@
+"""What `runferry sync` and `runferry sync plan` are told, as a shell sees it; and the recipes of the documentation."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from runferry.cli import group
+from support import logs
+from support.server import serve
+
+CLI = [sys.executable, "-m", "runferry.cli"]
+NOWHERE = ["--base-url", "http://127.0.0.1:9"]
+
+
+def call(*arguments: object, **environ: str) -> tuple[int, str]:
+    """Exit code, and all that is printed."""
+    done = CliRunner().invoke(group, [str(argument) for argument in arguments], env=environ)
+    return done.exit_code, done.output
+
+
+def plan(*arguments: object) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code and events of `sync plan --json`."""
+    code, output = call("sync", "plan", "--json", *NOWHERE, *arguments)
+    return code, [json.loads(line) for line in output.splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `wandb` folder with a run of two logs and two others, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RUNFERRY_STATE_DIR", str(tmp_path / "state"))
+    logs.simple_run(tmp_path / "wandb", run_id="two", rows=2, age=3600, exit_code=None)
+    logs.simple_run(
+        tmp_path / "wandb",
+        run_id="two",
+        rows=2,
+        prefix="run-20260921_150000",
+        start=logs.START_S + 100,
+        age=3600,
+        resume=True,
+    )
+    logs.simple_run(tmp_path / "wandb", run_id="bad", rows=3, exit_code=1, age=3600, tags=["best"])
+    logs.simple_run(tmp_path / "wandb", run_id="gone", rows=4, exit_code=None, age=3600)
+    return tmp_path / "wandb"
+
+
+def test_a_plan_is_a_line_per_run(folder: Path) -> None:
+    """One object for each run, with what one sync has to be given and how it stands; then the count."""
+    code, said = plan()
+
+    assert code == 0
+    assert [event["type"] for event in said] == ["run", "run", "run", "done"]
+    two = next(event for event in said if event.get("run") == "two")
+    assert [Path(log).parent.name for log in two["logs"]] == ["run-20260921_141320-two", "run-20260921_150000-two"]
+    assert two["bytes"] == sum(Path(log).stat().st_size for log in two["logs"])
+    assert (two["target"], two["state"], two["todo"], two["rows_sent"]) == ("/proj/two", "finished", "all", 0)
+    assert said[-1] == {"type": "done", "runs": 3, "left_out": {}}
+    assert sorted(path.suffix for path in folder.rglob("*") if path.is_file()) == [".wandb"] * 4
+
+
+def test_a_plan_for_people_is_a_table(folder: Path) -> None:
+    """A line per run on standard output; what cannot be synced is named, and makes the exit code 1."""
+    code, output = call("sync", "plan", *NOWHERE)
+    assert code == 0
+    assert "3 runs, 3 to sync" in output
+    assert re.search(r"^two +finished +all +2 ", output, re.MULTILINE)
+    (folder / "run-x.wandb").write_bytes(b"")
+    code, output = call("sync", "plan", *NOWHERE, folder, "--state", "failed")
+
+    assert code == 1
+    assert "1 runs, 1 to sync, 2 left out" in output
+    assert "run-x.wandb: empty (0 bytes)" in output
+
+
+def test_a_folder_named_plan_is_a_path(folder: Path) -> None:
+    """`sync plan` plans; `sync ./plan` and `sync -- plan` sync what lies there."""
+    logs.simple_run(Path("plan"), run_id="inner", age=3600)
+
+    for path in (["./plan"], ["--", "plan"]):
+        code, output = call("sync", *NOWHERE, "--dry-run", "--json", *path)
+        assert (code, '"inner"' in output, '"two"' in output) == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "runs"),
+    [
+        (["--state", "failed,crashed"], {"bad", "gone"}),
+        (["--state", "failed", "--state", "finished"], {"bad", "two"}),
+        (["--state", "live"], set()),
+        (["--newer", "2h"], {"bad", "gone", "two"}),
+        (["--newer", "30m"], set()),
+        (["--tag", "best", "--tag", "other"], {"bad"}),
+        (["--min-rows", "4"], {"gone", "two"}),
+        (["-p", "p", "-e", "e", "--id", "one"], {"one"}),
+    ],
+)
+def test_options_choose(folder: Path, options: list[str], runs: set[str]) -> None:
+    """The plan and the sync agree on what is asked for."""
+    code, said = plan(*options)
+    assert (code, {event["run"] for event in said if event["type"] == "run"}) == (0, runs)
+
+    code, output = call("sync", "--dry-run", "--json", *NOWHERE, *options)
+    done = [json.loads(line) for line in output.splitlines()]
+    assert {event["run"] for event in done if event["type"] == "run_done"} == runs
+    assert done[-1]["left_out"] == said[-1]["left_out"]
+
+
+def test_shares_on_the_command_line(folder: Path) -> None:
+    """By number or by the batch system; together they are all runs."""
+    shares = [plan("--shard", f"{index}/2")[1] for index in (1, 2)]
+    assert sorted(event["run"] for said in shares for event in said if event["type"] == "run") == ["bad", "gone", "two"]
+
+    array = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}
+    _, output = call("sync", "plan", "--json", *NOWHERE, "--shard", "auto", **array)
+    assert [json.loads(line) for line in output.splitlines()] == shares[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--shard", "0/4"], "1/N to N/N"),
+        (["--shard", "auto"], "no task of an array job"),
+        (["--replace-tags", "a"], "OLD=NEW"),
+        (["--state", "ended"], "finished, failed, crashed, running"),
+        (["--newer", "soon"], "2d"),
+        (["wandb/*-none"], "no file matches"),
+        (["--watch", "--tag", "x"], "without --watch"),
+        (["--id", "a/b"], "run id"),
+    ],
+)
+def test_what_cannot_be_followed_is_a_usage_error(folder: Path, options: list[str], says: str) -> None:
+    """One line that says what would do, exit code 2, and nobody is contacted."""
+    environ = {**os.environ, "WANDB_API_KEY": "k" * 40}
+    done = subprocess.run(
+        [*CLI, "sync", *NOWHERE, *options], capture_output=True, text=True, timeout=60, env=environ, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_the_peer_is_told_is_understood(folder: Path) -> None:
+    """Options that ask for what is always done here are taken; `-n` is `--jobs`, and no more than there are places."""
+    options = [
+        "--include-online",
+        "--no-skip-online",
+        "--include-synced",
+        "--no-skip-synced",
+        "--yes",
+        "-v",
+        "-n",
+        "50",
+    ]
+    code, output = call("sync", *NOWHERE, "--dry-run", *options, "wandb/*-gone")
+
+    assert (code, "gone" in output, "two" in output) == (0, True, False)
+
+
+def test_the_shell_waits_for_no_answer(folder: Path) -> None:
+    """Nothing is ever asked: with no input and no terminal a sync of everything begins at once."""
+    command = [*CLI, "sync", *NOWHERE, "--retry-for", "0"]
+    environ = {**os.environ, "WANDB_API_KEY": "k" * 40}
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=environ, check=False
+    )
+
+    assert done.returncode == 75, done.stderr
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "sync.md"
+
+
+def recipes() -> dict[str, str]:
+    """The fenced blocks of the section on fleets, by their first word of interest."""
+    section = DOCS.read_text().split("## Fleets", 1)[1].split("\n## ", 1)[0]
+    blocks = re.findall(r"```(\w*)\n(.*?)```", section, re.DOTALL)
+    return {("python" if kind == "python" else text.split()[0]): text for kind, text in blocks}
+
+
+@pytest.mark.parametrize("tool", ["seq", "parallel", "#!/bin/bash", "python"])
+def test_recipes_for_many_workers_work(folder: Path, tmp_path: Path, tool: str) -> None:
+    """Each recipe of the documentation, run as it stands, brings every run over once."""
+    script = recipes()[tool]
+    if tool == "parallel" and shutil.which("parallel") is None:
+        pytest.skip("needs GNU parallel")
+    with serve(tmp_path / "server") as server:
+        bin_ = tmp_path / "bin"
+        bin_.mkdir()
+        (bin_ / "runferry").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m runferry.cli "$@"\n')
+        (bin_ / "runferry").chmod(0o755)
+        environ = {
+            **os.environ,
+            "PATH": f"{bin_}:{os.environ['PATH']}",
+            "WANDB_BASE_URL": server.url,
+            "WANDB_API_KEY": server.key,
+        }
+        command = [sys.executable, "-W", "error", "-c", script] if tool == "python" else ["bash", "-ec", script]
+        tasks = range(4) if tool == "#!/bin/bash" else [None]
+        for task in tasks:
+            array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "4"}
+            done = subprocess.run(
+                command,
+                env=environ | (array if task is not None else {}),
+                capture_output=True,
+                text=True,
+                timeout=100,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+
+        assert {run["name"]: run["history_lines"] for run in server.runs()} == {"two": 4, "bad": 3, "gone": 4}
+        assert len(server.requests("UpsertBucket")) == 3, "a run was sent twice"
