@@ -154,9 +154,9 @@ def test_json_lines(folder: Path, server: Server) -> None:
     done = cli(server, "--json", folder)
 
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [event["type"] for event in events] == ["plan", "run_started", "progress", "run_done", "done"]
+    assert [event["type"] for event in events] == ["plan", "run_started", "progress", "files", "run_done", "done"]
     assert events[-2]["verdict"] == "synced"
-    assert events[-1] == {"type": "done", "exit_code": 0, "counts": {"synced": 1}}
+    assert events[-1] == {"type": "done", "exit_code": 0, "counts": {"synced": 1}, "left_out": {}}
 
 
 def test_without_a_key_nothing_is_sent(folder: Path, server: Server, tmp_path: Path) -> None:
