@@ -11,10 +11,14 @@ from typing import Any
 import click
 
 from ..logformat import GapReason, RunState, find_logs, head_of, read_records, run_id_of
-from ..sync.status import sync_state
+from ..logformat.segments import Head
+from ..sync.clock import SystemClock
+from ..sync.liveness import Liveness
+from ..sync.status import sync_status
 from .text import PIPE_WIDTH, ago, plain_json, printable, size, stale_after_option
 
 _WIDE = 120  # columns from which on samples, sizes and paths are shown
+_WIDEST = 200  # and pages at the server
 
 
 @click.command()
@@ -24,28 +28,41 @@ _WIDE = 120  # columns from which on samples, sizes and paths are shown
 def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> None:
     """List every run below PATHS (default: ./wandb), oldest first: what it is, how it ended, how much was synced.
 
-    Every log is read in full, so what is listed is what can be read. Exit code 1: a log is damaged or unreadable.
+    Every log is read in full, so what is listed is what can be read. A log without an end whose run goes on in a later
+    one is `continued`. Exit code 1: a log is damaged or unreadable.
     """
     try:
         logs = [log for path in paths or (Path("wandb"),) for log in find_logs(path)]
     except FileNotFoundError as error:
         hint = "" if paths else " (no wandb directory here: name a path)"
         raise click.UsageError(f"{error}{hint}") from error
-    rows = (_row(log, stale_after) for log in sorted(dict.fromkeys(logs), key=_began))
+    began = {log: _head(log) for log in dict.fromkeys(logs)}
+    newest: dict[tuple[str, str, str], float] = {}
+    for head in began.values():
+        if head.run is not None:
+            newest[head.run] = max(newest.get(head.run, 0), head.start_time_ns)
+    liveness = Liveness(SystemClock())
+    rows = (
+        _row(
+            log, stale_after, liveness, goes_on_elsewhere=head.run is not None and head.start_time_ns < newest[head.run]
+        )
+        for log, head in sorted(began.items(), key=lambda item: (item[1].start_time_ns, item[0]))
+    )
     damaged = _print_json(rows) if as_json else _print_table(rows, count=len(logs))
     if damaged:
         sys.exit(1)
 
 
-def _began(log: Path) -> tuple[float, Path]:
-    """When its run began, by its run record, else when it last grew: names of directories tell no more than the second."""
+def _head(log: Path) -> Head:
+    """Whose log it is, and when it began; when it last grew where it does not say, or now."""
     try:
-        return head_of(log).start_time_ns / 1e9 or log.stat().st_mtime, log
+        head = head_of(log)
+        return head if head.start_time_ns else head._replace(start_time_ns=log.stat().st_mtime_ns)
     except OSError:
-        return time.time(), log
+        return Head(None, time.time_ns())
 
 
-def _row(log: Path, stale_after: float) -> dict[str, Any]:
+def _row(log: Path, stale_after: float, liveness: Liveness, *, goes_on_elsewhere: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"type": "run", "run": run_id_of(log), "log": str(log)}
     try:
         stat = log.stat()
@@ -54,12 +71,18 @@ def _row(log: Path, stale_after: float) -> dict[str, Any]:
         return {**row, "status": "unreadable", "problem": error.strerror or str(error)}
     info = state.info
     age = time.time() - stat.st_mtime
+    status = state.status(age=0.0)
+    if status == "running" and goes_on_elsewhere:
+        status = "continued"
+    elif status == "running" and not liveness.is_alive(log, stat.st_mtime, stale_after):
+        status = "crashed"
+    sent = sync_status(log)
     return {
         **row,
         "run": info.run_id or row["run"],
         "name": info.display_name,
         "project": "/".join(part for part in (info.entity, info.project) if part),
-        "status": state.status(age=age, stale_after=stale_after),
+        "status": status,
         "exit_code": state.exit_code,
         "rows": state.row_count,
         "samples": state.sample_count,
@@ -68,7 +91,9 @@ def _row(log: Path, stale_after: float) -> dict[str, Any]:
         "runtime": state.runtime,
         "age": age,
         "size": stat.st_size,
-        "sync": sync_state(log),
+        "sync": sent.words,
+        "rows_sent": sent.rows_sent,
+        "url": sent.url,
         "problem": _problem(state, stat.st_size),
     }
 
@@ -109,11 +134,11 @@ def _print_table(rows: Iterator[dict[str, Any]], *, count: int) -> bool:
         return False
     if not console.is_terminal:
         console.width = PIPE_WIDTH
-    console.print(_table(found, wide=console.width >= _WIDE, problems=damaged))
+    console.print(_table(found, wide=console.width >= _WIDE, widest=console.width >= _WIDEST, problems=damaged))
     return damaged
 
 
-def _table(rows: list[dict[str, Any]], *, wide: bool, problems: bool) -> Any:
+def _table(rows: list[dict[str, Any]], *, wide: bool, problems: bool, widest: bool = False) -> Any:
     """What tells runs apart is never cut; where there is room, more is said."""
     from rich.table import Table
     from rich.text import Text
@@ -139,8 +164,10 @@ def _table(rows: list[dict[str, Any]], *, wide: bool, problems: bool) -> Any:
         flexible["problem"] = lambda row: row["problem"]
     if wide:
         flexible["log"] = lambda row: row["log"]
+    if widest and any(row.get("url") for row in rows):
+        flexible["url"] = lambda row: row.get("url") or ""
     for title in flexible:
-        table.add_column(title, overflow="fold" if title == "log" else "ellipsis")
+        table.add_column(title, overflow="fold" if title in {"log", "url"} else "ellipsis")
     for row in rows:
         table.add_row(*(Text(printable(cell(row))) for cell in (columns | flexible).values()))
     return table

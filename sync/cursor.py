@@ -108,6 +108,8 @@ class Cursor:
     """Size of the log when `complete` was set."""
     complete: bool = False
     """Everything that the log held at `size` bytes is at the server."""
+    lacks: int = 0
+    """How many things were missing when the log was last judged, at `size` bytes."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Damage that the log had, from and to which offset: what lay there was never sent."""
     artifacts: dict[str, ArtifactMark] = field(default_factory=dict)
@@ -226,6 +228,7 @@ def _from_json(document: Any) -> Cursor:
         alerts=[(_count(first), _count(last)) for first, last in document.get("alerts", [])],
         dropped=[_text(item) for item in document["dropped"]],
         gaps=[(_count(start), _count(end)) for start, end in document.get("gaps", [])],
+        lacks=_count(document.get("lacks", 0)),
         exit_code=None if document["exit_code"] is None else _exit_code(document["exit_code"]),
         size=_count(document["size"]),
         complete=document["complete"] is True,

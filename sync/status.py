@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from .cursor import load
 from .places import Places, default_state_dir
+from .weburl import run_url
 
 
-def sync_state(log: Path, state_dir: Path | None = None) -> str:
-    """`synced`, `synced by wandb`, `grew since`, `N rows sent`, or `no`."""
+@dataclass(frozen=True)
+class SyncStatus:
+    """What the side files of a log say."""
+
+    words: str
+    """For people: `synced`, `synced by wandb`, `partial (3 missing)`, `grew since`, `12 rows sent`, or `no`."""
+    rows_sent: int = 0
+    url: str | None = None
+    """The run's page, if it was sent from here."""
+
+
+def sync_status(log: Path, state_dir: Path | None = None) -> SyncStatus:
+    """How far the sync of `log` came."""
     places = Places(log, state_dir or default_state_dir())
     cursor, _ = load(places.cursors)
+    if cursor is None:
+        return SyncStatus("synced by wandb" if places.marker.exists() else "no")
     try:
         length = log.stat().st_size
     except OSError:
         length = 0
-    if cursor is None:
-        return "synced by wandb" if places.marker.exists() else "no"
+    words = f"{cursor.sent.history} rows sent"
     if cursor.complete:
-        return "synced" if cursor.size == length else "grew since"
-    return f"{cursor.sent.history} rows sent"
+        words = "synced" if cursor.size == length else "grew since"
+    elif cursor.lacks and cursor.size == length:
+        words = f"partial ({cursor.lacks} missing)"
+    url = run_url(cursor.target.base_url, cursor.entity, cursor.project, cursor.run_id)
+    return SyncStatus(words, cursor.sent.history, url)

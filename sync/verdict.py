@@ -27,7 +27,7 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
                 segment.missing.append("the run record: project and entity are the defaults")
             segment.missing += work.missing
             cursor.complete = not (segment.missing or segment.facts.unfinished or work.files_wait)
-            cursor.size, cursor.gaps = segment.facts.size, segment.facts.gaps()
+            cursor.size, cursor.gaps, cursor.lacks = segment.facts.size, segment.facts.gaps(), len(segment.missing)
             cursor.save(segment.places.cursor)
         ended = not is_last or work.exit_code(segment) is not None
         reason = note

@@ -1,0 +1,73 @@
+"""What `runferry ls` says of runs that were synced, cut short or resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from runferry.cli import group
+from support import logs
+from support.syncrig import Rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    rig = Rig(tmp_path)
+    monkeypatch.setenv("RUNFERRY_STATE_DIR", str(rig.state))
+    monkeypatch.delenv("WANDB_APP_URL", raising=False)
+    return rig
+
+
+def ls(rig: Rig, *arguments: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(group, ["ls", "--json", *arguments, str(rig.folder)])
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_partial_run_is_called_so(rig: Rig) -> None:
+    """Rows that were sent are not all there is to say: what was missing is counted, until the log or the verdict changes."""
+    log = rig.run(rows=5)
+    logs.make_log(log, logs.files_record("gone1", "gone2"), append=True)
+    rig.settle(log)
+    rig.sync()
+
+    (row,) = ls(rig)
+    assert (row["sync"], row["rows_sent"]) == ("partial (2 missing)", 5)
+    logs.make_log(log, logs.row(5), append=True)
+    assert ls(rig)[0]["sync"] == "5 rows sent"
+    (log.parent / "files" / "gone1").touch()
+    (log.parent / "files" / "gone2").touch()
+    rig.settle(log)
+    rig.sync()
+    assert ls(rig)[0]["sync"] == "synced"
+
+
+def test_a_run_that_was_sent_has_a_page(rig: Rig) -> None:
+    """Its address, once the server has said where it is."""
+    rig.run()
+    assert (ls(rig)[0]["url"], ls(rig)[0]["sync"]) == (None, "no")
+    rig.sync()
+
+    assert ls(rig)[0]["url"] == "http://backend.test/me/proj/runs/a1b2c3d4"
+
+
+def test_a_log_whose_run_was_resumed_is_not_running(rig: Rig) -> None:
+    """Killed and resumed: the first log is continued, whatever its age, and only the last one may run."""
+    logs.simple_run(rig.folder, exit_code=None)
+    logs.simple_run(rig.folder, exit_code=None, start=logs.START_S + 100, prefix="run-20260921_150000")
+
+    assert [row["status"] for row in ls(rig)] == ["continued", "running"]
+    assert [row["status"] for row in ls(rig, "--stale-after", "0")] == ["continued", "crashed"]
+
+
+def test_other_runs_of_the_same_age_are_running(rig: Rig) -> None:
+    """A run of another id or project continues nothing."""
+    logs.simple_run(rig.folder, run_id="one", exit_code=None)
+    logs.simple_run(rig.folder, run_id="two", exit_code=None, start=logs.START_S + 100)
+    logs.simple_run(
+        rig.folder, run_id="two", exit_code=None, start=logs.START_S + 200, project="q", prefix="run-20260921_150000"
+    )
+
+    assert [row["status"] for row in ls(rig)] == ["running"] * 3
