@@ -13,9 +13,12 @@ import orjson
 from . import graphql
 from .channel import Channel
 from .credentials import Credentials, origin_of
-from .errors import AuthError, Permanent, Retryable
-from .pacer import Pacer, Pacers
+from .errors import AuthError, Permanent, Retryable, TooSlow
+from .lane import REQUEST, Cost
+from .network import Network, is_loopback
+from .pacer import Pacer, Pacers, StreamLane, StreamLanes
 from .transport import Answer, Request
+from .uplink import Uplink, pack
 
 Result = TypeVar("Result")
 
@@ -89,6 +92,8 @@ class Api:
         channel: Channel,
         pacers: Pacers,
         user_headers: Mapping[str, str] | None = None,
+        *,
+        network: Network | None = None,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self._host = urlsplit(base_url).netloc.rpartition("@")[2]
@@ -96,6 +101,10 @@ class Api:
         self._channel = channel
         self._pacers = pacers
         self._user_headers = dict(user_headers or {})
+        self._extra_headers = dict(network.headers) if network is not None else {}
+        self.uplink = Uplink(is_local=is_loopback(base_url))
+        self._streams = StreamLanes(channel.clock)
+        self._packs: bool | None = None
 
     def features(self, project: str) -> frozenset[str]:
         """Names of the features that the server has switched on; a server that does not know the query has none."""
@@ -135,7 +144,10 @@ class Api:
             "tags": list(run.tags) if run.tags is not None else None,
             "summaryMetrics": None,
         }
-        data = self.execute("UpsertBucket", graphql.UPSERT_BUCKET, variables, run.project or "", retry_conflict=True)
+        cost = Cost(creates_run=storage_id is None)
+        data = self.execute(
+            "UpsertBucket", graphql.UPSERT_BUCKET, variables, run.project or "", retry_conflict=True, cost=cost
+        )
         bucket = dig(data, "upsertBucket", "bucket")
         entity = dig(bucket, "project", "entity", "name") or run.entity
         project = dig(bucket, "project", "name") or run.project
@@ -167,14 +179,54 @@ class Api:
             writers=_writers(_json_or_none(bucket.get("config"))),
         )
 
-    def stream(self, run: RemoteRun, body: bytes) -> None:
-        """Post one `file_stream` body. Returns when the server has answered that it took it, with a whole answer."""
+    def stream(self, run: RemoteRun, body: bytes, *, divisible: bool = False) -> None:
+        """Post one `file_stream` body. Returns when the server has answered that it took it, with a whole answer.
+
+        Raises:
+            TooSlow: it did not get through in its time; only for a body that is `divisible`.
+            SyncError: it did not get through, or was refused.
+        """
         parts = (run.entity, run.project, run.run_id)
         if not all(parts) or {".", ".."} & set(parts):
             raise Permanent(f"{run} is not a place at a server", status=200)
         path = "/".join(quote(part, safe="") for part in parts)
         url = f"{self.base_url}/files/{path}/file_stream"
-        self._post(url, body, self._lane(run.project), what=f"rows of {run.run_id}", read=_acknowledgement)
+        lane, stream = self._lane(run.project), self._streams.of(parts)
+
+        def post(sent: bytes, headers: Mapping[str, str]) -> None:
+            def read(answer: Answer) -> None:
+                _acknowledgement(answer)
+                self.uplink.sent(len(sent), answer.sent_in, len(body))
+
+            try:
+                self._post(
+                    url,
+                    sent,
+                    lane,
+                    what=f"rows of {run.run_id}",
+                    read=read,
+                    headers=headers,
+                    cost=Cost(body_bytes=len(sent)),
+                    stream=stream,
+                    divisible=divisible,
+                )
+            except TooSlow:
+                self.uplink.late(len(sent))
+                raise
+
+        if self.uplink.should_pack(len(body)) and self._takes_packed(run.project):
+            try:
+                return post(pack(body), {"Content-Encoding": "gzip"})
+            except Permanent as error:
+                if error.status not in (400, 415):
+                    raise
+                self._packs = False  # whatever it said: it shall have the body as it is
+        return post(body, {})
+
+    def _takes_packed(self, project: str) -> bool:
+        if self._packs is None:
+            self._packs = "FILESTREAM_GZIP" in self.features(project)
+        return self._packs
 
     def upload_targets(self, run: RemoteRun, names: list[str]) -> UploadTargets:
         """Ask where to put the files `names`. A name that the answer leaves out has no target."""
@@ -223,7 +275,14 @@ class Api:
             return url
 
     def execute(
-        self, operation: str, query: str, variables: object, project: str, *, retry_conflict: bool = False
+        self,
+        operation: str,
+        query: str,
+        variables: object,
+        project: str,
+        *,
+        retry_conflict: bool = False,
+        cost: Cost = REQUEST,
     ) -> Any:
         """The `data` of a GraphQL operation, in the lane of `project`."""
         body = orjson.dumps({"query": query, "variables": variables, "operationName": operation})
@@ -235,6 +294,7 @@ class Api:
             read=lambda answer: _graphql_data(answer, operation),
             retry_conflict=retry_conflict,
             headers=self._user_headers,
+            cost=cost,
         )
 
     def _post(
@@ -247,15 +307,27 @@ class Api:
         read: Callable[[Answer], Result],
         retry_conflict: bool = False,
         headers: Mapping[str, str] | None = None,
+        cost: Cost = REQUEST,
+        stream: StreamLane | None = None,
+        divisible: bool = False,
     ) -> Result:
         """Post JSON, signed. Where an access token was refused before its time, once more with another one."""
 
         def send(authorization: str | None) -> Result:
-            signed = {"Content-Type": "application/json", **(headers or {})}
+            signed = {"Content-Type": "application/json", **self._extra_headers, **(headers or {})}
             if authorization is not None:
                 signed["Authorization"] = authorization
             request = Request("POST", url, signed, body)
-            return self._channel.call(request, lane, what=what, read=read, retry_conflict=retry_conflict)
+            return self._channel.call(
+                request,
+                lane,
+                what=what,
+                read=read,
+                retry_conflict=retry_conflict,
+                cost=cost,
+                stream=stream,
+                divisible=divisible,
+            )
 
         authorization = self._key.header_for(url, self._exchange)
         try:
@@ -267,7 +339,7 @@ class Api:
 
     def _exchange(self, form: bytes) -> Any:
         """What the server gives for an identity token."""
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        headers = {"Content-Type": "application/x-www-form-urlencoded", **self._extra_headers}
         request = Request("POST", f"{self.base_url}/oidc/token", headers, form)
         return self._channel.call(
             request,

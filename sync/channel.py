@@ -82,7 +82,7 @@ class Channel:
         hide: Callable[[bytes], bytes] = lambda body: body,
     ) -> None:
         self._transport = transport
-        self._clock = clock
+        self.clock = clock
         self._rng = rng
         self._retry_for = retry_for
         self._reporter = reporter
@@ -122,10 +122,10 @@ class Channel:
         while True:
             self._check_host(request.url, what)
             number = self._enter(pacer, cost, stream, what)
-            limits, sent_at = _NO_LIMITS, self._clock.monotonic()
+            limits, sent_at = _NO_LIMITS, self.clock.monotonic()
             try:
                 answer = self._hide(self._transport.send(request))
-                limits = read_limits(answer.headers, self._clock.time())
+                limits = read_limits(answer.headers, self.clock.time())
                 if limits.clamped is not None:
                     self._reporter(Paused(what, f"{limits.clamped} is absurd and cut", MAX_WAIT_S))
                 if answer.status in REDIRECTS and "location" in answer.headers:
@@ -133,7 +133,7 @@ class Channel:
                 raise_for_status(answer, what, limits)
                 result = read(answer)
             except RateLimited as error:
-                now = self._clock.monotonic()
+                now = self.clock.monotonic()
                 first_refusal = first_refusal if refusals else now
                 refusals += 1
                 if refusals >= _REFUSALS_BEFORE_GIVING_UP and now - first_refusal >= self._retry_for:
@@ -148,7 +148,7 @@ class Channel:
                     raise
                 self._wait(request.url, what, error, full_jitter(self._rng, conflicts), conflicts)
             except Retryable as error:
-                now = self._clock.monotonic()
+                now = self.clock.monotonic()
                 first_failure = now if first_failure is None else first_failure
                 since = min(first_failure, self._silent(request.url, now))
                 wait = full_jitter(self._rng, failures)
@@ -189,15 +189,15 @@ class Channel:
 
     def _wait(self, url: str, what: str, error: Retryable | Conflict, seconds: float, attempt: int) -> None:
         """Wait, and say so unless another worker has said the same of this host and still waits."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         key = (origin_of(url), error.status)
         with self._lock:
             is_news = now >= self._told_until.get(key, now)
             if is_news:
                 self._told_until[key] = now + seconds
         if is_news:
-            self._reporter(Retrying(what, str(error), seconds, self._clock.time() + seconds, attempt))
-        self._clock.sleep(seconds)
+            self._reporter(Retrying(what, str(error), seconds, self.clock.time() + seconds, attempt))
+        self.clock.sleep(seconds)
 
     # -- what all requests to a host know of it ----------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Channel:
         """Do without an attempt that has just cost others a long wait for nothing."""
         with self._lock:
             host = self._hosts.get(origin_of(url))
-        if host is not None and self._clock.monotonic() < host.rests_until:
+        if host is not None and self.clock.monotonic() < host.rests_until:
             words = f"{what}: not sent, as the host was given up: {host.last_words}"
             raise OutOfTime(words, cause=Retryable(host.last_words))
 

@@ -11,7 +11,8 @@ import hashlib
 import random
 import sys
 import threading
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ Result = TypeVar("Result")
 
 STREAM_RATE = 2.0  # file_stream requests/s per run, documented
 STREAM_BURST = 15.0
+_STREAMS_KEPT = 256  # more than there are runs at a time
 _NEWS_S = 1.0  # a lane that closes for less, or for so little longer, is no news
 
 
@@ -133,8 +135,28 @@ class StreamLane:
             return was_burst
 
 
+class StreamLanes:
+    """The stream lanes of a process, one per run. Of runs that have not sent for a while none is kept."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lanes: OrderedDict[Hashable, StreamLane] = OrderedDict()
+
+    def of(self, run: Hashable) -> StreamLane:
+        """The lane of a run, the same one for every caller."""
+        with self._lock:
+            lane = self._lanes.get(run)
+            if lane is None:
+                lane = self._lanes[run] = StreamLane(self._clock)
+                while len(self._lanes) > _STREAMS_KEPT:
+                    self._lanes.popitem(last=False)
+            self._lanes.move_to_end(run)
+            return lane
+
+
 class Pacers:
-    """The pacers of a process, one per (host, project). `folder`: where those of the server are shared with other processes."""
+    """The pacers of a process, one per (host, project). `folder`: where those of projects are shared with other processes."""
 
     def __init__(self, clock: Clock, rng: random.Random, folder: Path | None = None) -> None:
         self._clock = clock
@@ -151,6 +173,10 @@ class Pacers:
                 pacer = self._pacers[host, project] = Pacer(self._clock, self._rng, self._shared(host, project))
             return pacer
 
+    def share(self, folder: Path) -> None:
+        """Share the lanes of projects that are met from now on, by files in `folder`."""
+        self._folder = folder
+
     def close(self) -> None:
         """Let the shared files go."""
         with self._lock:
@@ -158,7 +184,7 @@ class Pacers:
                 pacer.release()
 
     def _shared(self, host: str, project: str) -> SharedFile | None:
-        if self._folder is None or sys.platform == "win32":
+        if self._folder is None or not project or sys.platform == "win32":
             return None
         name = hashlib.sha256(f"{host}\n{project}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return SharedFile(self._folder / f"{name}.lane", now=self._clock.time)

@@ -8,7 +8,8 @@ import threading
 from .clock import Clock, SystemClock
 from .counters import Counted, Counters
 from .liveness import Liveness
-from .pacer import Pacer, Pacers
+from .network import Network, find_network
+from .pacer import Pacers
 from .transport import HttpTransport, Transport
 
 
@@ -21,6 +22,8 @@ class Session:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         counters: Counters | None = None,
+        *,
+        network: Network | None = None,
     ) -> None:
         """Nothing is connected yet.
 
@@ -29,7 +32,12 @@ class Session:
             clock: the time; the machine's unless given.
             rng: the source of jitter.
             counters: what is counted of the requests; its own unless given.
+            network: how servers are reached; as the environment says unless given.
+
+        Raises:
+            UsageError: the environment says it in a way that cannot be followed.
         """
+        self.network = network if network is not None else find_network()
         self._stop = threading.Event()
         self.counters = counters or Counters()
         self._transport = Counted(transport, self.counters) if transport is not None else None
@@ -37,13 +45,13 @@ class Session:
         self.clock = clock or SystemClock(self._stop)
         self.rng = rng or random.Random()  # noqa: S311 - jitter, no secret
         self.liveness = Liveness(self.clock)
-        self.pacers = Pacers(lambda: Pacer(self.clock, self.rng))
+        self.pacers = Pacers(self.clock, self.rng)
 
     @property
     def transport(self) -> Transport:
         """Made on first use: a sync that has nothing to send loads no HTTP library."""
         if self._transport is None:
-            self._http = HttpTransport(stop=self._stop)
+            self._http = HttpTransport(network=self.network, stop=self._stop)
             self._transport = Counted(self._http, self.counters)
         return self._transport
 
@@ -55,5 +63,6 @@ class Session:
 
     def close(self) -> None:
         """Close the connections."""
+        self.pacers.close()
         if self._http is not None:
             self._http.close()

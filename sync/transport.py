@@ -1,33 +1,33 @@
-"""The only module that knows the HTTP library: one request in, one answer or one typed error out.
+"""The only module, with `sockets`, that knows the HTTP library: one request in, one answer or one typed error out.
 
 Redirects are not followed, so a key never travels to another origin. A synchronous client with a pool that the workers
-share: at 32 requests at a time, the library's asynchronous client costs nine times the CPU.
+share: at 32 requests at a time, an asynchronous one costs nine times the CPU.
 """
 
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
-from urllib.parse import urlsplit
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+from urllib.parse import quote, urlsplit
 
-from .errors import Interrupted, Permanent, Retryable
+from .errors import Interrupted, Permanent, Retryable, UsageError
+from .network import Network, Proxy, find_network
 from .quiet import keep_quiet, unlogged
 
 if TYPE_CHECKING:
-    import httpx
+    import httpcore
 
-CONNECT_TIMEOUT_S = 10.0
-STALL_TIMEOUT_S = 60.0  # without a byte in either direction
 _SLOWEST_UPLINK = 25_000  # bytes/s; the whole attempt may take the time that the body needs at this speed
 _MAX_ANSWER = 32 * 1024 * 1024  # bytes; a larger answer is refused before it is kept
-_PART = 256 * 1024  # bytes handed to the socket at a time
-_LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+_PART = 256 * 1024  # bytes of a body at a time
+_CONNECTIONS = 64
+_URL_CHARACTERS = "".join(map(chr, range(33, 127)))
+_SAFE = _URL_CHARACTERS.replace('"', "").replace("<", "").replace(">", "")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    sent_in: float = 0.0
+    """Seconds that the network took for the body; 0 where nobody knows."""
 
 
 class Transport(Protocol):
@@ -63,123 +65,187 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """Transport over httpx. `http` replaces the network, for tests."""
+    """Transport over HTTP/1.1 connections that are kept open. `network`: how servers are reached, by the environment unless given."""
 
-    def __init__(self, *, http: httpx.BaseTransport | None = None, stop: threading.Event | None = None) -> None:
-        import httpx
+    def __init__(self, *, network: Network | None = None, stop: threading.Event | None = None) -> None:
+        from .sockets import Backend, Guard
 
         keep_quiet()
-        self._stop = stop or threading.Event()
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._client = httpx.Client(
-            transport=http,
-            timeout=httpx.Timeout(STALL_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-            limits=httpx.Limits(max_connections=32, max_keepalive_connections=16),
-            follow_redirects=False,
-            trust_env=True,  # proxies and certificate files by the usual variables
-            mounts=dict.fromkeys(_LOOPBACK),  # None: never by a proxy
-            # Answers are small. Unpacked by the library, a packed one of a few kB could fill the memory in one step.
-            headers={"User-Agent": "runferry", "Accept-Encoding": "identity"},
-        )
+        self._network = network if network is not None else find_network()
+        self._guard = Guard(stop or threading.Event())
+        self._backend = Backend(self._guard)
+        self._lock = threading.Lock()
+        self._pools: dict[tuple[Proxy | None, bool], httpcore.ConnectionPool] = {}
+        self._timeouts = {
+            "connect": self._network.connect_s,
+            "read": self._network.stall_s,
+            "write": self._network.stall_s,
+        }
+        # Answers are small. Unpacked as they come, a packed one of a few kB could fill the memory in one step.
+        self._headers = {"User-Agent": _user_agent(), "Accept": "*/*", "Accept-Encoding": "identity"}
 
     def send(self, request: Request) -> Answer:
         """Send `request` and read the whole answer.
 
         Raises:
             Retryable: no connection, a stall, a reset, or an answer that is cut or too large.
-            Permanent: the file that is the body became shorter meanwhile, or URL or headers are none that can be sent.
+            Permanent: no certificate that can be trusted, a proxy that refuses, the file that is the body became shorter
+                meanwhile, or URL or headers are none that can be sent.
+            UsageError: proxy or certificates are not as the environment says.
             Interrupted: the sync was stopped before or during the request.
         """
-        import httpx
+        import httpcore
 
-        deadline = time.monotonic() + 2 * STALL_TIMEOUT_S + request.length / _SLOWEST_UPLINK
-        headers = {**request.headers, "Content-Length": str(request.length)}
-        content = self._parts(request, deadline) if request.length else None
-        self._check(deadline)
+        from .sockets import Stopped
+
+        where = "the server"
         try:
-            with (
-                unlogged(),
-                self._client.stream(
-                    request.method,
-                    request.url,
-                    headers=headers,
-                    content=content,
-                    extensions={"trace": self._note_socket},
-                ) as response,
-            ):
-                if response.headers.get("Content-Encoding", "identity") != "identity":
-                    raise Permanent("the answer is packed, which was not asked for", status=response.status_code)
-                body = bytearray()
-                for part in response.iter_bytes():
-                    body += part
-                    if len(body) > _MAX_ANSWER:
-                        raise Retryable(f"the answer is larger than {_MAX_ANSWER} bytes")
-                    self._check(deadline)
-                return Answer(response.status_code, dict(response.headers.items()), bytes(body))
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, UnicodeError) as error:
+            where = urlsplit(request.url).netloc.rpartition("@")[2]  # never the rest of it: upload URLs are signed
+            proxy = self._network.proxy_for(request.url)
+            if proxy is not None:
+                where += f" through the proxy {proxy}"
+            self._guard.begin(time.monotonic() + 2 * self._network.stall_s + request.length / _SLOWEST_UPLINK)
+            with unlogged():
+                return self._exchange(request, self._pool(proxy, encrypted=request.url[:6].lower() == "https:"))
+        except Stopped:
+            raise Interrupted("stopped during a request") from None
+        except (httpcore.UnsupportedProtocol, httpcore.LocalProtocolError, UnicodeError, ValueError) as error:
             raise Permanent(f"URL or headers that cannot be sent: {error}", status=0) from error
-        except httpx.RequestError as error:
-            self._check(deadline)  # a connection that `abort` ended
-            host = urlsplit(request.url).netloc  # never the rest of it: upload URLs are signed
-            if _is_tls_mismatch(error):
-                raise Permanent(f"no secure connection to {host}: {error}", status=0) from error
-            if isinstance(error, httpx.ConnectError):
-                raise Retryable(f"cannot reach {host}: {error}") from error
+        except httpcore.ProxyError as error:
+            said = f"cannot reach {where}: the proxy says {error}"
+            if str(error)[:1] == "4":
+                raise Permanent(said, status=0) from error
+            raise Retryable(said) from error
+        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+            problem = _tls_problem(error)
+            if problem is not None:
+                raise Permanent(f"no secure connection to {where}: {problem}", status=0) from error
+            raise Retryable(f"cannot reach {where}: {error}") from error
+        except httpcore.TimeoutException as error:
+            raise Retryable(f"{where}: no answer in time: {error}", late=True) from error
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             kind = type(error).__name__
-            late = isinstance(error, httpx.TimeoutException)
-            reason = f"no answer in time ({kind})" if late else f"{kind}: {error}" if str(error) else kind
-            raise Retryable(f"{host}: {reason}") from error
+            raise Retryable(f"{where}: {kind}: {error}" if str(error) else f"{where}: {kind}") from error
 
     def abort(self) -> None:
         """End every request that is under way, also one that waits for a server that says nothing."""
-        for connection in list(self._sockets):
-            with contextlib.suppress(OSError):
-                # Not the method of an encrypted socket, which takes its state from under the thread that reads.
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
-        """Remember the socket of each new connection, which nothing else would tell."""
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            self._sockets.add(info["return_value"].get_extra_info("socket"))
+        self._guard.abort()
 
     def close(self) -> None:
         """Close the connections that are kept open."""
-        self._client.close()
+        with self._lock:
+            for pool in self._pools.values():
+                pool.close()
 
-    def _check(self, deadline: float) -> None:
-        if self._stop.is_set():
-            raise Interrupted("stopped during a request")
-        if time.monotonic() > deadline:
-            raise Retryable("the attempt took too long for its size")
+    def _exchange(self, request: Request, pool: httpcore.ConnectionPool) -> Answer:
+        headers = {**self._headers, **request.headers, "Content-Length": str(request.length)}
+        body = _Body(request)
+        with pool.stream(
+            request.method,
+            _ascii(request.url),
+            headers=[(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()],
+            content=iter(body) if request.length else None,
+            extensions={"timeout": self._timeouts},
+        ) as response:
+            found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            if found.get("content-encoding", "identity").lower() != "identity":
+                raise Permanent("the answer is packed, which was not asked for", status=response.status)
+            kept = bytearray()
+            if found.get("content-length", "").isdecimal() and int(found["content-length"][:20]) > _MAX_ANSWER:
+                raise Retryable(f"the answer is larger than {_MAX_ANSWER} bytes")
+            for part in response.iter_stream():
+                kept += part
+                if len(kept) > _MAX_ANSWER:
+                    raise Retryable(f"the answer is larger than {_MAX_ANSWER} bytes")
+            return Answer(response.status, found, bytes(kept), body.took)
 
-    def _parts(self, request: Request, deadline: float) -> Iterator[bytes]:
-        """The body in parts, so that a stop and the deadline are seen between them."""
+    def _pool(self, proxy: Proxy | None, *, encrypted: bool) -> httpcore.ConnectionPool:
+        with self._lock:
+            pool = self._pools.get((proxy, encrypted))
+            if pool is None:
+                pool = self._pools[proxy, encrypted] = self._make_pool(proxy, encrypted=encrypted)
+            return pool
+
+    def _make_pool(self, proxy: Proxy | None, *, encrypted: bool) -> httpcore.ConnectionPool:
+        import httpcore
+
+        options: dict[str, Any] = {
+            "ssl_context": self._network.tls() if encrypted else None,
+            "max_connections": _CONNECTIONS,
+            "max_keepalive_connections": _CONNECTIONS // 2,
+            "keepalive_expiry": 30.0,
+            "network_backend": self._backend,
+        }
+        if proxy is None:
+            return httpcore.ConnectionPool(**options)
+        auth = (proxy.user.encode(), proxy.password.encode()) if proxy.user is not None else None
+        if not proxy.url.startswith("socks"):
+            return httpcore.HTTPProxy(proxy.url, proxy_auth=auth, **options)
+        if find_spec("socksio") is None:  # which the library needs for it
+            raise UsageError(f"the proxy {proxy} needs one package more: pip install socksio")
+        return httpcore.SOCKSProxy(proxy.url, proxy_auth=auth, **options)
+
+
+class _Body:
+    """The body in parts, as the library asks for them; `took`: seconds from the first to the last."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.took = 0.0
+
+    def __iter__(self) -> Iterator[bytes]:
+        begun = time.monotonic()
+        request = self._request
         if isinstance(request.body, bytes):
             view = memoryview(request.body)
             for at in range(0, len(view), _PART):
-                self._check(deadline)
-                yield bytes(view[at : at + _PART])
-            return
-        with request.body() as file:
-            left = request.size
-            while left:
-                self._check(deadline)
-                part = file.read(min(_PART, left))
-                if not part:
-                    raise Permanent("the file became shorter while it was sent", status=0)
-                left -= len(part)
-                yield part
+                yield cast("bytes", view[at : at + _PART])  # the library joins them as it does bytes
+        else:
+            with request.body() as file:
+                left = request.size
+                while left:
+                    part = file.read(min(_PART, left))
+                    if not part:
+                        raise Permanent("the file became shorter while it was sent", status=0)
+                    left -= len(part)
+                    yield part
+        self.took = time.monotonic() - begun
 
 
-def _is_tls_mismatch(error: BaseException) -> bool:
-    """Whether both sides disagree about TLS itself or its certificates, which no other attempt will change."""
+def _ascii(url: str) -> str:
+    """`url` with what no request line can hold percent-encoded, and the host as the name service spells it."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not host.isascii():
+        host = host.encode("idna").decode()
+    netloc = f"[{host}]" if ":" in host else host
+    if parts.port is not None:
+        netloc += f":{parts.port}"
+    target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
+    return f"{parts.scheme}://{netloc}{target}"
+
+
+def _user_agent() -> str:
+    from importlib import metadata
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return f"runferry/{metadata.version('runferry')}"
+    return "runferry"
+
+
+def _tls_problem(error: BaseException) -> str | None:
+    """What both sides disagree about in TLS itself or its certificates, which no other attempt will change."""
     import ssl
 
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return True
+            return (
+                f"its certificate is not trusted ({cause.verify_message}); name a file with the certificate of its "
+                "authority in SSL_CERT_FILE"
+            )
         if isinstance(cause, ssl.SSLError):
-            return cause.reason in {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
+            known = {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
+            return str(cause) if cause.reason in known else None
         cause = cause.__cause__ or cause.__context__
-    return False
+    return None

@@ -23,8 +23,9 @@ SOURCES = [*sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob(
 
 HOMES = {
     "click": ("cli",),
+    "certifi": ("sync/network.py",),
     "google": ("logformat", "sync", "writer"),
-    "httpx": ("sync/transport.py",),
+    "httpcore": ("sync/sockets.py", "sync/transport.py"),
     "lightning": ("writer/integrations/lightning.py",),
     "orjson": ("backend", "cli", "logformat", "sync", "writer"),
     "psutil": ("sampler",),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import random
-import socket
-import threading
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 from runferry.sync.channel import Channel
 from runferry.sync.errors import AuthError, Conflict, OutOfTime, Permanent, Retryable, TooLarge, TooSlow
 from runferry.sync.pacer import Pacer
 from runferry.sync.report import Event, Paused, Retrying
-from runferry.sync.transport import Answer, HttpTransport, Request
+from runferry.sync.transport import Answer, Request
 from support.clock import FakeClock
 from support.simulation import Simulation
 
@@ -208,77 +205,6 @@ def test_absurd_waits_are_cut_and_said_so() -> None:
 
     assert 900.0 <= rig.gaps[0] <= 903.0
     assert any("absurd" in event.reason for event in rig.events if isinstance(event, Paused))
-
-
-def http(handler: Callable[[httpx.Request], httpx.Response]) -> HttpTransport:
-    return HttpTransport(http=httpx.MockTransport(handler))
-
-
-def test_redirects_are_not_followed() -> None:
-    """A redirect is an answer like any other: the key never travels to where it points."""
-    seen = []
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        seen.append(request.url.host)
-        return httpx.Response(302, headers={"Location": "http://evil.test/"})
-
-    got = http(handler).send(Request("POST", "http://backend.test/", {"Authorization": "Basic x"}, b"{}"))
-
-    assert (got.status, seen) == (302, ["backend.test"])
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        httpx.ConnectError("refused"),
-        httpx.ReadError("reset"),
-        httpx.RemoteProtocolError("cut"),
-        httpx.ReadTimeout("slow"),
-    ],
-)
-def test_every_broken_connection_is_retryable(error: Exception) -> None:
-    """Whatever breaks below HTTP becomes the one type that the retry loop knows."""
-
-    def handler(_: httpx.Request) -> httpx.Response:
-        raise error
-
-    with pytest.raises(Retryable):
-        http(handler).send(REQUEST)
-
-
-def test_a_mismatch_of_tls_is_not_tried_again() -> None:
-    """A server that speaks no TLS, and a certificate that nobody vouches for, stay so: an error that names the host."""
-    with socket.create_server(("127.0.0.1", 0)) as plain:
-        port = plain.getsockname()[1]
-
-        def answer() -> None:
-            connection, _ = plain.accept()
-            with connection:
-                connection.recv(1024)
-                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(Permanent, match=f"no secure connection to 127.0.0.1:{port}"):
-            HttpTransport().send(Request("POST", f"https://127.0.0.1:{port}/", {}, b"{}"))
-        thread.join()
-
-
-def test_a_body_has_a_length_and_arrives_whole() -> None:
-    """Bodies in memory and from files go with a Content-Length, empty ones too, and never chunked."""
-    seen: list[tuple[str | None, bytes]] = []
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        assert "Transfer-Encoding" not in request.headers
-        seen.append((request.headers.get("Content-Length"), request.read()))
-        return httpx.Response(200)
-
-    transport = http(handler)
-    big = b"x" * 700_000
-    transport.send(Request("PUT", "http://s.test/", {}, big))
-    transport.send(Request("PUT", "http://s.test/", {}, b""))
-
-    assert seen == [("700000", big), ("0", b"")]
 
 
 # -- the host, for everybody -------------------------------------------------------------------------------------------

@@ -1,0 +1,214 @@
+"""Connections that end when they should: each read and write keeps to the attempt's deadline, and all of them to a stop.
+
+The HTTP library knows timeouts between two bytes. A server that sends a byte a minute, or interim answers without end, would hold it for
+ever; so would a name server that says nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import select
+import socket
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import httpcore
+
+_SLICE_S = 0.2  # how late a stop may be noticed where nothing can be woken
+_PART = 256 * 1024  # bytes handed to the system at a time
+_UNSENT = 256 * 1024  # bytes that the system may keep before they are on their way: progress is seen as it is made
+
+
+class Late(httpcore.TimeoutException):
+    """The attempt's time is over."""
+
+
+class Stopped(Exception):  # noqa: N818 - what it is, not that it is an error
+    """The sync was asked to stop."""
+
+
+class Guard:
+    """The deadline of the attempt that this thread makes, and the stop of all attempts."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self._local = threading.local()
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def begin(self, deadline: float) -> None:
+        """An attempt of this thread begins; `deadline` on the monotonic clock."""
+        self._local.deadline = deadline
+        self.check()
+
+    def check(self, timeout: float | None = None) -> float:
+        """For how many seconds something may block; raises `Late` or `Stopped` where it may not."""
+        if self._stop.is_set():
+            raise Stopped
+        left = float(self._local.deadline) - time.monotonic()
+        if left <= 0.0:
+            raise Late("the attempt took too long for its size")
+        return left if timeout is None else min(left, timeout)
+
+    def add(self, connection: socket.socket) -> None:
+        """A connection to be ended by `abort`."""
+        with self._lock:
+            self._sockets.add(connection)
+
+    def abort(self) -> None:
+        """End every connection, also one that waits for a server that says nothing."""
+        with self._lock:
+            connections = list(self._sockets)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                # Not the method of an encrypted socket, which takes its state from under the thread that reads.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+class Stream(httpcore.NetworkStream):
+    """One connection."""
+
+    def __init__(self, connection: socket.socket, guard: Guard) -> None:
+        self._socket = connection
+        self._guard = guard
+        guard.add(connection)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Wait for bytes; empty at the end of the connection."""
+        left = self._guard.check(timeout)
+        try:
+            self._socket.settimeout(left)
+            data = self._socket.recv(max_bytes)
+        except socket.timeout:  # noqa: UP041 - another class before Python 3.10's successor
+            self._guard.check()
+            raise httpcore.ReadTimeout(f"no byte for {left:.0f} s") from None
+        except OSError as error:
+            self._guard.check()
+            raise httpcore.ReadError(str(error)) from error
+        if not data:
+            self._guard.check()  # it may be we who ended it
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of `buffer`."""
+        view = memoryview(buffer)
+        while view:
+            left = self._guard.check(timeout)
+            try:
+                self._socket.settimeout(left)
+                sent = self._socket.send(view[:_PART])
+            except socket.timeout:  # noqa: UP041 - as above
+                self._guard.check()
+                raise httpcore.WriteTimeout(f"no byte was taken for {left:.0f} s") from None
+            except OSError as error:
+                self._guard.check()
+                raise httpcore.WriteError(str(error)) from error
+            view = view[sent:]
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        """The same connection, encrypted."""
+        left = self._guard.check(timeout)
+        try:
+            self._socket.settimeout(left)
+            encrypted = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname)
+        except (OSError, ValueError) as error:
+            self.close()
+            self._guard.check()
+            kind = httpcore.ConnectTimeout if isinstance(error, TimeoutError) else httpcore.ConnectError
+            raise kind(str(error)) from error
+        return Stream(encrypted, self._guard)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the library asks of a connection."""
+        if info == "ssl_object":
+            return self._socket if isinstance(self._socket, ssl.SSLSocket) else None
+        if info == "is_readable":
+            return _is_readable(self._socket)
+        return None
+
+
+class Backend(httpcore.NetworkBackend):
+    """Makes connections."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,  # noqa: ARG002 - the library's interface
+        socket_options: Iterable[Any] | None = None,  # noqa: ARG002 - as above
+    ) -> httpcore.NetworkStream:
+        """Connect to the first address of `host` that answers; all of it in `timeout`."""
+        until = time.monotonic() + self._guard.check(timeout)
+        addresses = self._look_up(host, port, until)
+        error: OSError = OSError("the name has no address")
+        for number, (family, kind, protocol, _, address) in enumerate(addresses):
+            self._guard.check()
+            left = until - time.monotonic()
+            if left <= 0.0:
+                break
+            connection = socket.socket(family, kind, protocol)
+            self._guard.add(connection)
+            try:
+                connection.settimeout(left / (len(addresses) - number))
+                connection.connect(address)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with contextlib.suppress(AttributeError, OSError):  # not on all systems
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
+            except OSError as problem:
+                connection.close()
+                self._guard.check()
+                error = problem
+            else:
+                return Stream(connection, self._guard)
+        if isinstance(error, TimeoutError):
+            raise httpcore.ConnectTimeout("no connection in time")
+        raise httpcore.ConnectError(error.strerror or str(error)) from error
+
+    def _look_up(self, host: str, port: int, until: float) -> list[tuple[Any, ...]]:
+        """The addresses of `host`. The system's resolver cannot be interrupted, so it runs in a thread that may be left."""
+        found: queue.SimpleQueue[list[tuple[Any, ...]] | OSError] = queue.SimpleQueue()
+
+        def ask() -> None:
+            try:
+                found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            except (OSError, UnicodeError) as error:
+                found.put(error if isinstance(error, OSError) else OSError(str(error)))
+
+        threading.Thread(target=ask, name="runferry-lookup", daemon=True).start()
+        while True:
+            self._guard.check()
+            left = until - time.monotonic()
+            if left <= 0.0:
+                raise httpcore.ConnectTimeout(f"no address of {host} in time")
+            with contextlib.suppress(queue.Empty):
+                answer = found.get(timeout=min(left, _SLICE_S))
+                if isinstance(answer, OSError):
+                    raise httpcore.ConnectError(answer.strerror or str(answer)) from answer
+                return answer
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    """Whether a connection that should be silent is not: the server has ended it."""
+    try:
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(connection.fileno(), select.POLLIN)
+            return bool(poll.poll(0))
+        return bool(select.select([connection], [], [], 0)[0])
+    except (OSError, ValueError):
+        return True

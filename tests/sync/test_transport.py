@@ -1,0 +1,425 @@
+"""One request over a real connection: what is sent, what is believed, and when it ends."""
+
+from __future__ import annotations
+
+import io
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from runferry.sync import transport as module
+from runferry.sync.errors import Interrupted, Permanent, Retryable, UsageError
+from runferry.sync.network import Network, find_network
+from runferry.sync.transport import HttpTransport, Request
+from support.certificates import server_context
+from support.rawserver import RawServer, reply
+from support.tunnel import make_tunnel
+
+
+@pytest.fixture
+def transport() -> Iterator[HttpTransport]:
+    made = HttpTransport(network=Network(connect_s=2.0, stall_s=1.0))
+    yield made
+    made.close()
+
+
+def head(request: bytes) -> list[bytes]:
+    return request.partition(b"\r\n\r\n")[0].split(b"\r\n")
+
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+
+def test_a_body_has_a_length_and_arrives_whole(transport: HttpTransport) -> None:
+    """Bodies in memory and from files go with a Content-Length, empty ones too, and never chunked; on one connection."""
+    big = bytes(range(256)) * 4000
+    with RawServer(reply()) as server:
+        for body, size in ((big, 0), (lambda: io.BytesIO(big), len(big)), (b"", 0)):
+            assert transport.send(Request("PUT", server.url, {}, body, size)).status == 200
+
+        assert [request.partition(b"\r\n\r\n")[2] for request in server.requests] == [big, big, b""]
+        lengths = [line for request in server.requests for line in head(request) if line.startswith(b"Content-Length")]
+        assert lengths == [b"Content-Length: 1024000"] * 2 + [b"Content-Length: 0"]
+        assert not any(b"Transfer-Encoding" in request[:1000] for request in server.requests)
+        assert server.connected == 1
+
+
+def test_requests_say_who_sends_them_and_ask_for_nothing_packed(transport: HttpTransport) -> None:
+    """The user agent is ours; a few packed kB could become gigabytes, so none is asked for."""
+    with RawServer(reply()) as server:
+        transport.send(Request("GET", server.url))
+
+        lines = head(server.requests[0])
+    assert b"Accept-Encoding: identity" in lines
+    assert any(line.startswith(b"User-Agent: runferry") for line in lines)
+
+
+def test_the_time_that_the_network_took_for_a_body_is_told(transport: HttpTransport) -> None:
+    """Not the time that the server thought about it."""
+
+    def think(connection: socket.socket) -> None:
+        time.sleep(0.3)
+        connection.sendall(reply())
+
+    with RawServer(think) as server:
+        answer = transport.send(Request("POST", server.url, {}, b"x" * 100_000))
+
+    assert 0.0 < answer.sent_in < 0.2
+
+
+# -- what is believed --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd", "br"])
+def test_a_packed_answer_is_not_unpacked(transport: HttpTransport, coding: str) -> None:
+    """It was not asked for, and is the server's last word."""
+    with RawServer(reply(b"(not looked at)", headers=f"Content-Encoding: {coding}\r\n")) as server:
+        with pytest.raises(Permanent, match="packed"):
+            transport.send(Request("GET", server.url))
+
+
+def test_an_answer_that_says_it_is_huge_is_not_read(transport: HttpTransport) -> None:
+    """A Content-Length of a gigabyte is refused before a byte of it is kept."""
+    with RawServer(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 1000) as server:
+        with pytest.raises(Retryable, match="larger than"):
+            transport.send(Request("GET", server.url))
+
+
+def test_an_answer_that_grows_without_end_is_ended(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body without a length is read up to the cap."""
+    monkeypatch.setattr(module, "_MAX_ANSWER", 1_000_000)
+
+    def pour(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            connection.sendall(b"x" * 65536)
+
+    with RawServer(pour) as server, pytest.raises(Retryable, match="larger than"):
+        transport.send(Request("GET", server.url))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\n" + b"X-Flood: yes\r\n" * 20_000 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 300_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nContent-Length: 20\r\n\r\n",
+        b"\x00\x01\x02 nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\ncut",
+        b"",
+    ],
+    ids=["header flood", "long header", "two lengths", "no HTTP", "cut", "nothing"],
+)
+def test_answers_that_are_none_are_retryable(transport: HttpTransport, answer: bytes) -> None:
+    """Whatever is wrong with the bytes becomes the one type that the retry loop knows."""
+
+    def say(connection: socket.socket) -> None:
+        connection.sendall(answer)
+        connection.shutdown(socket.SHUT_RDWR)
+
+    with RawServer(say) as server, pytest.raises(Retryable):
+        transport.send(Request("GET", server.url))
+
+
+def test_redirects_are_not_followed(transport: HttpTransport) -> None:
+    """A redirect is an answer like any other: the key never travels to where it points."""
+    with (
+        RawServer(reply()) as other,
+        RawServer(reply(status="302 Found", headers=f"Location: {other.url}\r\n")) as server,
+    ):
+        answer = transport.send(Request("POST", server.url, {"Authorization": "Basic x"}, b"{}"))
+
+        assert answer.status == 302
+        assert other.requests == []
+
+
+# -- when it ends ------------------------------------------------------------------------------------------------------
+
+
+def short(monkeypatch: pytest.MonkeyPatch, stall: float) -> HttpTransport:
+    """A transport whose attempts may take two stalls and nothing for the body."""
+    monkeypatch.setattr(module, "_SLOWEST_UPLINK", 1e12)
+    return HttpTransport(network=Network(connect_s=2.0, stall_s=stall))
+
+
+def drip_headers(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+    for _ in range(200):
+        connection.sendall(b"X: y\r\n")
+        time.sleep(0.05)
+
+
+def drip_interim(connection: socket.socket) -> None:
+    for _ in range(200):
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        time.sleep(0.05)
+
+
+def drip_body(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    for _ in range(200):
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("drip", [drip_headers, drip_interim, drip_body])
+def test_answers_that_never_end_are_ended(monkeypatch: pytest.MonkeyPatch, drip: object) -> None:
+    """A byte now and then keeps no request alive beyond its time: headers, interim answers, body."""
+    transport = short(monkeypatch, 0.3)
+    begun = time.monotonic()
+    with RawServer(drip) as server:  # type: ignore[arg-type]
+        with pytest.raises(Retryable) as caught:
+            transport.send(Request("GET", server.url))
+
+    assert caught.value.late
+    assert time.monotonic() - begun < 3.0
+    transport.close()
+
+
+def test_a_server_that_says_nothing_is_left_after_the_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PUT as any other request: no bytes for the stall time end the attempt."""
+    transport = short(monkeypatch, 0.3)
+    with RawServer(lambda _: time.sleep(2)) as server:
+        with pytest.raises(Retryable, match="no answer in time") as caught:
+            transport.send(Request("PUT", server.url, {}, b"x" * 10))
+
+    assert caught.value.late
+    transport.close()
+
+
+def test_a_server_that_takes_nothing_is_left_after_the_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that nobody reads does not wait for ever either."""
+    transport = short(monkeypatch, 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
+        with pytest.raises(Retryable) as caught:
+            transport.send(Request("PUT", url, {}, b"x" * 50_000_000))
+
+    assert caught.value.late
+    transport.close()
+
+
+def test_a_name_server_that_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's resolver cannot be interrupted, and is not waited for."""
+    silent = threading.Event()
+
+    def ask(*_: object, **__: object) -> list[object]:
+        silent.wait(20)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    transport = HttpTransport(network=Network(connect_s=0.3))
+    begun = time.monotonic()
+    with pytest.raises(Retryable, match=r"cannot reach nowhere\.test: no address of nowhere\.test in time"):
+        transport.send(Request("GET", "http://nowhere.test/"))
+    assert time.monotonic() - begun < 3.0
+    silent.set()
+    transport.close()
+
+
+def test_the_next_address_is_tried_where_one_is_dead(transport: HttpTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with several addresses is reached by whichever answers."""
+    with RawServer(reply()) as server:
+        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in (1, server.port)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+
+        assert transport.send(Request("GET", "http://two.test/")).status == 200
+
+
+def test_a_host_that_refuses_is_named(transport: HttpTransport) -> None:
+    """The message has host and port, and not the path of a signed URL."""
+    with pytest.raises(Retryable, match=r"cannot reach 127\.0\.0\.1:1: ") as caught:
+        transport.send(Request("PUT", "http://127.0.0.1:1/secret?signature=1"))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("moment", ["lookup", "answer", "before"])
+def test_a_stop_ends_whatever_is_under_way(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """A lookup, a wait for an answer, and a request that has not begun."""
+    stop = threading.Event()
+    transport = HttpTransport(network=Network(), stop=stop)
+    released = threading.Event()
+    with RawServer(lambda _: released.wait(20)) as server:
+        if moment == "lookup":
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(20))
+
+        def end() -> None:
+            stop.set()
+            transport.abort()
+
+        timer = threading.Timer(0.0 if moment == "before" else 0.3, end)
+        timer.start()
+        if moment == "before":
+            timer.join()
+        begun = time.monotonic()
+        with pytest.raises(Interrupted):
+            transport.send(Request("GET", server.url))
+        assert time.monotonic() - begun < 5.0
+        released.set()
+        timer.join()
+    transport.close()
+
+
+# -- certificates ------------------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_that_nobody_vouches_for_is_a_last_word(tmp_path: Path) -> None:
+    """One attempt, and the message says which variable to set."""
+    context, _ = server_context(tmp_path)
+    transport = HttpTransport(network=Network())
+    with RawServer(reply(), tls=context) as server, pytest.raises(Permanent, match=r"not trusted.*SSL_CERT_FILE"):
+        transport.send(Request("GET", server.url))
+    transport.close()
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_a_private_authority_is_trusted_by_the_usual_variables(tmp_path: Path, variable: str) -> None:
+    """The file that the variable names makes the server known; for a folder, its hashed links do."""
+    context, certificate = server_context(tmp_path)
+    place = certificate
+    if variable == "SSL_CERT_DIR":
+        place = tmp_path / "certificates"
+        place.mkdir()
+        subject = ssl._ssl._test_decode_cert(str(certificate))["subject"]  # type: ignore[attr-defined]
+        assert subject
+        (place / f"{subject_hash(certificate)}.0").write_bytes(certificate.read_bytes())
+    transport = HttpTransport(network=find_network({variable: str(place)}))
+    with RawServer(reply(), tls=context) as server:
+        assert transport.send(Request("GET", server.url)).status == 200
+    transport.close()
+
+
+def subject_hash(certificate: Path) -> str:
+    import subprocess
+
+    command = ["openssl", "x509", "-subject_hash", "-noout", "-in", certificate]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_name_in_a_certificate_is_checked(tmp_path: Path) -> None:
+    """A trusted certificate of another host is none for this one."""
+    context, certificate = server_context(tmp_path, "other.test")
+    transport = HttpTransport(network=find_network({"SSL_CERT_FILE": str(certificate)}))
+    with RawServer(reply(), tls=context) as server, pytest.raises(Permanent, match="not trusted"):
+        transport.send(Request("GET", server.url))
+    transport.close()
+
+
+def test_a_check_that_somebody_wants_off_stays_on(tmp_path: Path) -> None:
+    """WANDB_INSECURE_DISABLE_SSL is not followed: whoever answered would get the key."""
+    context, _ = server_context(tmp_path)
+    transport = HttpTransport(network=find_network({"WANDB_INSECURE_DISABLE_SSL": "true"}))
+    with RawServer(reply(), tls=context) as server, pytest.raises(Permanent, match="not trusted"):
+        transport.send(Request("GET", server.url))
+    transport.close()
+
+
+def test_a_file_of_certificates_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """The variable and the path stand in the message."""
+    missing = tmp_path / "nothing.pem"
+    transport = HttpTransport(network=find_network({"REQUESTS_CA_BUNDLE": str(missing)}))
+
+    with pytest.raises(UsageError, match=r"REQUESTS_CA_BUNDLE: .*nothing\.pem"):
+        transport.send(Request("GET", "https://127.0.0.1:1/"))
+
+
+def test_a_mismatch_of_tls_is_not_tried_again() -> None:
+    """A server that speaks no TLS stays so: an error that names the host."""
+    transport = HttpTransport(network=Network())
+
+    def plain() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1024)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        thread = threading.Thread(target=plain)
+        thread.start()
+        with pytest.raises(Permanent, match=f"no secure connection to 127.0.0.1:{port}"):
+            transport.send(Request("POST", f"https://127.0.0.1:{port}/", {}, b"{}"))
+        thread.join()
+    transport.close()
+
+
+# -- proxies -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_https_server_is_reached_through_a_tunnel(tmp_path: Path) -> None:
+    """CONNECT with the name as it stands, the password as a header for the proxy only, TLS with the server itself."""
+    context, certificate = server_context(tmp_path, "far.test")
+    proxy, targets = make_tunnel()
+    with RawServer(reply(), tls=context) as server, proxy:
+        environ = {
+            "HTTPS_PROXY": f"http://me:s%40cret@127.0.0.1:{proxy.port}",
+            "SSL_CERT_FILE": str(certificate),
+        }
+        transport = HttpTransport(network=find_network(environ))
+        answer = transport.send(
+            Request("POST", f"https://far.test:{server.port}/graphql", {"Authorization": "Basic KEY"}, b"{}")
+        )
+        transport.close()
+
+    assert answer.status == 200
+    assert targets == [f"CONNECT far.test:{server.port}"]
+    assert b"Proxy-Authorization: Basic bWU6c0BjcmV0" in proxy.requests[0]
+    assert b"KEY" not in proxy.requests[0]
+    assert b"Proxy-Authorization" not in server.requests[0]
+
+
+def test_an_http_server_is_asked_for_by_its_whole_url() -> None:
+    """A proxy of plain HTTP gets the request itself."""
+    with RawServer(reply()) as proxy:
+        transport = HttpTransport(network=find_network({"http_proxy": f"127.0.0.1:{proxy.port}"}))
+        assert transport.send(Request("GET", "http://far.test:81/x")).status == 200
+        transport.close()
+
+        assert head(proxy.requests[0])[0] == b"GET http://far.test:81/x HTTP/1.1"
+
+
+@pytest.mark.parametrize(("status", "error"), [("407 Who are you", Permanent), ("502 Bad Gateway", Retryable)])
+def test_a_proxy_that_refuses_is_named_without_its_password(status: str, error: type[Exception]) -> None:
+    """What the proxy says and who it is; a 4xx of it is a last word."""
+    proxy, _ = make_tunnel(f"HTTP/1.1 {status}\r\n\r\n".encode())
+    with proxy:
+        environ = {"WANDB_HTTPS_PROXY": f"http://me:s3cret@127.0.0.1:{proxy.port}"}
+        transport = HttpTransport(network=find_network(environ))
+        with pytest.raises(error) as caught:
+            transport.send(Request("GET", "https://far.test/"))
+        transport.close()
+
+    words = str(caught.value)
+    assert f"far.test through the proxy http://127.0.0.1:{proxy.port} (WANDB_HTTPS_PROXY)" in words
+    assert status in words
+    assert "s3cret" not in words + repr(transport._network)
+
+
+def test_a_proxy_that_is_down_is_named() -> None:
+    """Host and proxy both stand in the message: which of them is to be looked at."""
+    transport = HttpTransport(network=find_network({"HTTPS_PROXY": "http://127.0.0.1:1"}))
+    with pytest.raises(
+        Retryable, match=r"cannot reach far\.test through the proxy http://127\.0\.0\.1:1 \(HTTPS_PROXY\)"
+    ):
+        transport.send(Request("GET", "https://far.test/"))
+    transport.close()
+
+
+def test_a_socks_proxy_says_what_it_needs() -> None:
+    """The package for it is no dependency; the message says how to get it."""
+    transport = HttpTransport(network=find_network({"ALL_PROXY": "socks5://127.0.0.1:1080"}))
+    with pytest.raises(UsageError, match="pip install socksio"):
+        transport.send(Request("GET", "https://far.test/"))
+    transport.close()
+
+
+def test_loopback_is_never_proxied() -> None:
+    """A server on this machine is asked directly, whatever the variables say."""
+    with RawServer(reply()) as server:
+        transport = HttpTransport(network=find_network({"HTTP_PROXY": "http://127.0.0.1:1", "ALL_PROXY": "x:1"}))
+        assert transport.send(Request("GET", server.url)).status == 200
+        transport.close()
