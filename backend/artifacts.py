@@ -76,7 +76,9 @@ class Artifacts:
                 _one(db, new.base)
             run = require_run(db, new.run)
             found = db.execute(
-                "SELECT id FROM manifests WHERE artifact = ? AND name = ? AND (kind != 'PATCH' OR run = ?)",
+                # A run may add several parts, one after the other: each has a list of its own.
+                "SELECT id FROM manifests WHERE artifact = ? AND name = ?"
+                " AND (kind != 'PATCH' OR run = ? AND blob IS NULL)",
                 (new.artifact, new.name, run),
             ).fetchone()
             if found is not None:
