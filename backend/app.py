@@ -82,17 +82,17 @@ class Backend:
         self._clocks = clocks
         self._signer = UploadSigner(store.secret)
         self._quotas = Quotas(settings.limit, settings.window_s, settings.rates, clocks.steady)
-        artifacts, contents = Artifacts(store, clocks.wall), Contents(store)
-        self._storage = Storage(store, artifacts, contents)
+        self._artifacts, contents = Artifacts(store, clocks.wall), Contents(store)
+        self._storage = Storage(store, self._artifacts, contents)
         self._operations = Operations(
-            store, artifacts, contents, Histories(store), self._quotas, settings, self._signer, clocks.wall
+            store, self._artifacts, contents, Histories(store), self._quotas, settings, self._signer, clocks.wall
         )
         # Threads of their own, so that writers who wait for each other leave those of the readers alone.
         self._writers = ThreadPoolExecutor(WRITER_THREADS, "runferry-writer")
 
     def routes(self) -> list[Route]:
         """Every route of the server, each behind the check that it needs."""
-        reads = ReadApi(self._store, self._settings, self._clocks.wall).routes()
+        reads = ReadApi(self._store, self._artifacts, self._settings, self._clocks.wall).routes()
         pages = [Route(path, self._page) for path in ("/", "/{entity}/{project}/runs/{run}")]
         assets = [Route("/page/{name}", self._asset)]
         return [

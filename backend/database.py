@@ -53,6 +53,7 @@ CREATE INDEX alerts_run ON alerts (run);
 """
 
 SINCE_2 = """
+ALTER TABLE runs ADD COLUMN preempting INTEGER NOT NULL DEFAULT 0;  -- the client said once that it would be preempted
 CREATE TABLE deleted_runs (
     id INTEGER PRIMARY KEY,                     -- the run's own: signed addresses hold it, so no other run may get it
     entity TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, deleted_at REAL NOT NULL

@@ -14,8 +14,11 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from .artifact_model import INPUT, OUTPUT, Artifact, StoredEntry
+from .artifacts import Artifacts
 from .filestream import CONSOLE, EVENTS, HISTORY
 from .jsontext import parse
+from .paging import node_id
 from .runs import Run, RunPath
 from .series import charts
 from .settings import ServeSettings
@@ -49,8 +52,9 @@ def download(path: Path, name: str) -> Response:
 class ReadApi:
     """Routes below `/api/runs`; every one only reads."""
 
-    def __init__(self, store: Store, settings: ServeSettings, now: Any) -> None:
+    def __init__(self, store: Store, artifacts: Artifacts, settings: ServeSettings, now: Any) -> None:
         self._store = store
+        self._artifacts = artifacts
         self._settings = settings
         self._now = now
 
@@ -62,6 +66,7 @@ class ReadApi:
             Route(run, self.run),
             Route(run + "/charts", self.charts),
             Route(run + "/files/{name:path}", self.file),
+            Route(run + "/artifacts", self.artifacts),
             Route(run + "/{stream}", self.lines),
         ]
 
@@ -116,6 +121,27 @@ class ReadApi:
         response.headers["ETag"] = tag
         return response
 
+    async def artifacts(self, request: Request) -> Response:
+        """The artifacts that the run made and those that it used, with all their entries."""
+        run = await run_in_threadpool(self._find, request)
+
+        def whole() -> Response:
+            shown = [
+                {**artifact_outline(one, role), "entries": [self._entry(e) for e in self._artifacts.entries(one.key)]}
+                for role, one in self._artifacts_of(run)
+            ]
+            return json_response(shown)
+
+        return await run_in_threadpool(whole)
+
+    def _artifacts_of(self, run: Run) -> list[tuple[str, Artifact]]:
+        return [(role, artifact) for role in (OUTPUT, INPUT) for artifact in self._artifacts.of_run(run.key, role)]
+
+    @staticmethod
+    def _entry(entry: StoredEntry) -> dict[str, Any]:
+        shown = {"path": entry.path, "digest": entry.digest, "size": entry.size, "ref": entry.ref}
+        return {**shown, "extra": _decoded(entry.extra)}
+
     async def file(self, request: Request) -> Response:
         """One stored file, as a download: never shown, whatever its name says."""
         run = await run_in_threadpool(self._find, request)
@@ -145,6 +171,7 @@ class ReadApi:
             "notes": run.notes,
             "state": run.state_at(self._now(), self._settings.crash_after_s),
             "exit_code": run.exit_code,
+            "preempting": run.preempting,
             "created_at": run.created_at,
             "updated_at": run.updated_at,
             "heartbeat_at": run.heartbeat_at,
@@ -174,8 +201,31 @@ class ReadApi:
                 if file.blob is not None
             ],
             "missing_files": [file.name for file in files if file.blob is None],
+            "artifacts": [artifact_outline(artifact, role) for role, artifact in self._artifacts_of(run)],
             "alerts": [vars(alert) for alert in self._store.alerts(run)],
         }
+
+
+def artifact_outline(artifact: Artifact, role: str) -> dict[str, Any]:
+    """An artifact without its entries; `role` is what it is to the run: output or input."""
+    metadata = None if artifact.metadata is None else _decoded(artifact.metadata)
+    return {
+        "id": node_id("Artifact", artifact.key),
+        "role": role,
+        "name": artifact.collection.name,
+        "type": artifact.collection.type,
+        "version": artifact.version,
+        "state": artifact.state,
+        "digest": artifact.digest,
+        "description": artifact.description,
+        "metadata": metadata,
+        "aliases": artifact.aliases,
+        "tags": artifact.tags,
+        "ttl_s": artifact.ttl_s,
+        "history_step": artifact.history_step,
+        "size": artifact.size,
+        "file_count": artifact.file_count,
+    }
 
 
 def _strict(value: Any) -> Any:

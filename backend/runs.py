@@ -108,6 +108,7 @@ class Run:
     created_at: float
     updated_at: float
     heartbeat_at: float
+    preempting: bool  # the client said so at least once, whatever came after
     streams: Mapping[str, Extent] = field(default_factory=dict)
 
     def extent(self, stream: str) -> Extent:
@@ -126,4 +127,5 @@ class Run:
         values = dict(row)
         path = RunPath(values.pop("entity"), values.pop("project"), values.pop("name"))
         tags = json.loads(values.pop("tags"))
-        return cls(key=values.pop("id"), path=path, tags=tags, streams=streams, **values)
+        preempting = bool(values.pop("preempting"))
+        return cls(key=values.pop("id"), path=path, tags=tags, preempting=preempting, streams=streams, **values)

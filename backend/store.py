@@ -214,6 +214,8 @@ class Store:
         """
         now = self._clock()
         changes: dict[str, object] = {"heartbeat_at": now}
+        if update.preempting:
+            changes["preempting"] = 1
         if update.complete:
             changes["exit_code"] = update.exit_code
             changes["state"] = "finished" if update.exit_code in (0, None) else "failed"

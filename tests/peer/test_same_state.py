@@ -109,7 +109,7 @@ def of_our_logs(ours, tmp_path_factory):
 ALWAYS = {"program", "sync feature"}
 NAMED_OF_THEIRS = {
     "console": {"console time"},
-    "edits": {"null in the summary", "siblings in the summary", "alerts"},
+    "edits": {"null in the summary", "siblings in the summary"},
     "exception": {"console time"},
     "killed": {"run without an end"},
     "media": {"console time", "link out of the run"},
@@ -117,7 +117,7 @@ NAMED_OF_THEIRS = {
 NAMED_OF_OURS = {
     "console": {"console time"},
     "edges": set(),
-    "edits": {"null in the summary", "alerts"},
+    "edits": {"null in the summary"},
     "exception": {"console time"},
     "globs": set(),
     "long": set(),

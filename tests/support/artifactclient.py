@@ -124,7 +124,9 @@ class ArtifactClient:
         answer = self.ask(MANIFEST, given, "createArtifactManifest")
         return answer if isinstance(answer, str) else answer["artifactManifest"]
 
-    def announce(self, artifact: str, manifest: str, files: dict[str, bytes], *, parts: int = 0, old: bool = False) -> Any:
+    def announce(
+        self, artifact: str, manifest: str, files: dict[str, bytes], *, parts: int = 0, old: bool = False
+    ) -> Any:
         """CreateArtifactFiles; the nodes. `parts`: the size of a part where bodies go in parts."""
         specs = [
             {

@@ -109,6 +109,10 @@ class Server:
         """The console lines as they were sent."""
         return [row["text"] for row in self._rows(entity, project, run, "console")]
 
+    def artifacts(self, entity: str, project: str, run: str) -> list[dict[str, Any]]:
+        """The artifacts that the run made or used, with their entries."""
+        return json.loads(self.get(f"{_path(entity, project, run)}/artifacts"))
+
     def file(self, entity: str, project: str, run: str, name: str) -> bytes:
         """The content of a file."""
         return self.get(f"{_path(entity, project, run)}/files/{urllib.parse.quote(name)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,14 +13,45 @@ from support import peer
 from support.server import Server
 
 ABSENT = "<absent>"
-VOLATILE = {"created_at", "updated_at", "heartbeat_at", "files"}
-"""Fields of a run that tell when it was synced; its files are compared by content."""
+VOLATILE = {"created_at", "updated_at", "heartbeat_at", "files", "artifacts"}
+"""Fields of a run that tell when it was synced; its files are compared by content, its artifacts with their entries."""
+_ARTIFACT_REF = re.compile("wandb-artifact://(?P<id>[0-9a-f]+)/(?P<path>.*)", re.DOTALL)
 _CONSOLE = re.compile(r"(?P<level>ERROR )?(?P<time>\d{4}-\d\d-\d\dT[\d:.]+) (?P<text>.*)", re.DOTALL)
 
 
 def state_of(server: Server) -> dict[str, dict[str, Any]]:
-    """Everything that a server holds, by run id: fields, config, summary, rows, samples, console lines, files."""
-    return {run["name"]: _run_state(server, run["entity"], run["project"], run["name"]) for run in server.runs()}
+    """Everything that a server holds, by run id.
+
+    Fields, config, summary, rows, samples, console lines, files, alerts, artifacts.
+    """
+    places = {run["name"]: (run["entity"], run["project"], run["name"]) for run in server.runs()}
+    artifacts = {name: server.artifacts(*place) for name, place in places.items()}
+    titles = {artifact["id"]: _title(artifact) for found in artifacts.values() for artifact in found}
+    return {
+        name: _run_state(server, *place) | {"artifacts": _artifacts_state(artifacts[name], titles)}
+        for name, place in places.items()
+    }
+
+
+def _title(artifact: dict[str, Any]) -> str:
+    return f"{artifact['name']}:v{artifact['version']}"
+
+
+def _artifacts_state(artifacts: list[dict[str, Any]], titles: Mapping[str, str]) -> dict[str, Any]:
+    """The artifacts of a run by what they are to it and by name and version; ids are the server's own.
+
+    An entry that refers to another artifact holds that one's id: it is spelled by name and version, too.
+    """
+    state = {}
+    for artifact in artifacts:
+        shown = {key: value for key, value in artifact.items() if key not in {"id", "role"}}
+        shown["entries"] = {entry.pop("path"): entry for entry in shown["entries"]}
+        for entry in shown["entries"].values():
+            if found := _ARTIFACT_REF.fullmatch(entry["ref"] or ""):
+                key = base64.b64encode(bytes.fromhex(found["id"])).decode()
+                entry["ref"] = f"wandb-artifact://{titles.get(key, 'unknown')}/{found['path']}"
+        state[f"{artifact['role']} {_title(artifact)}"] = shown
+    return state
 
 
 def _run_state(server: Server, *place: str) -> dict[str, Any]:
@@ -126,11 +158,6 @@ DIFFERENCES = {
         "files saved.txt",
         lambda ours, theirs: ours == ABSENT and theirs == b"saved\n",
         "the peer follows links wherever they lead; we read nothing outside the run's folder, and say so",
-    ),
-    "alerts": Difference(
-        "alerts",
-        lambda ours, theirs: ours == [] and len(theirs) > 0,
-        "our sync does not send alerts",
     ),
 }
 
