@@ -47,6 +47,8 @@ class LogReader:
 
     def __init__(self, file: BinaryIO, *, start: int = 0) -> None:
         self._file = file
+        self.seen = start
+        """Offset behind the last byte that was looked at."""
         self.position = start
         """Offset of the first byte not yet given as a record or gap: reading may start here again."""
         self._at = start  # the next chunk to look at
@@ -64,21 +66,32 @@ class LogReader:
             before = self._at
             buffer = self._read(before, _READ_SIZE - before % BLOCK_SIZE)  # to a block edge: no chunk crosses one
             if buffer:
+                self.seen = max(self.seen, before + len(buffer))
                 yield from self._scan(buffer, before)
             if self._at == before:
                 return
+
+    def rest(self) -> Gap | None:
+        """What the bytes seen behind `position` are, should nothing more come; reading may go on all the same."""
+        reason = self._damage or self._waiting or (GapReason.TORN_TAIL if self._parts else None)
+        if reason is None or self._foreign or self.seen <= self.position:
+            return None
+        return Gap(self.position, self.seen - self.position, reason)
+
+    def go_on(self, file: BinaryIO) -> None:
+        """Read on in another handle of the same log, which has grown meanwhile."""
+        self._file = file
 
     def finish(self) -> Iterator[Record | Gap]:
         """The rest, now that nothing more will come: what `poll` gives, and at most one gap behind it."""
         yield from self.poll()
         if self._foreign:
             return
-        end = self._file.seek(0, os.SEEK_END)
-        reason = self._damage or self._waiting or (GapReason.TORN_TAIL if self._parts else None)
-        begun, self.position, self._at = self.position, end, end
+        gap = self.rest()
+        self.position = self._at = max(self.position, self.seen)
         self._parts, self._damage, self._waiting = [], None, None
-        if reason is not None and end > begun:
-            yield Gap(begun, end - begun, reason)
+        if gap is not None:
+            yield gap
 
     def _read(self, at: int, size: int) -> bytes:
         """`size` bytes from `at`, fewer only at the end of the file."""

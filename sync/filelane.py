@@ -8,7 +8,6 @@ from dataclasses import replace
 from . import runconfig, runfiles
 from .body import Body
 from .cursor import FileMark
-from .mediasweep import unrecorded_media
 from .report import FileProgress
 from .work import RunWork
 
@@ -59,13 +58,10 @@ def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
     files: dict[str, runfiles.RunFile] = {}
     missing: list[str] = []
     folders = [segment.head.path.parent for segment in reversed(work.segments)]
-    follow_links = work.context.settings.follow_links
     for segment in work.segments:
-        recorded = [*segment.found.files]
-        recorded += unrecorded_media(segment.head.path, segment.found.end, recorded)
-        homes = runfiles.by_home(recorded, segment.head.path.parent, folders)
+        homes = runfiles.by_home(segment.found.files, segment.head.path.parent, folders)
         for home, names in homes.items():
-            found, lost = runfiles.recorded_files(home, names, follow_links=follow_links)
+            found, lost = runfiles.recorded_files(home, names)
             files.update({file.name: file for file in found if file.name not in MADE})
             missing += lost
     return list(files.values()), missing

@@ -328,7 +328,7 @@ class Console:
         return self._streams[min(message.output_type, 1)].feed(self._last_ns, message.line)
 
     def rest(self) -> list[ConsoleLine]:
-        """What stands behind the last newlines, once the log has ended. Ends the console."""
+        """What stands behind the last newlines by now."""
         return [line for stream in self._streams for line in stream.rest()]
 
 

@@ -148,68 +148,126 @@ def _repeats(summary: bytes, row: bytes) -> bool:
 def scan(
     log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: bool = True, steps: Steps = ALL_STEPS
 ) -> Facts:
-    """Read a log into `state` (which may hold earlier segments of the run) and tell what it holds.
+    """Read a log once: see `Scan`."""
+    return Scan(log, state, start_ns=start_ns, fold_rows=fold_rows, steps=steps).read(young=young)
 
-    `young` says that its writer may still be alive. Without `fold_rows`, rows and summary records are left to the second
-    reading, and rows are counted with no more than a glance at their steps: for logs of which everything is going to be
-    sent. The second reading has the last word on how many there are.
 
-    Rows outside of `steps` are neither counted nor folded, and no line is theirs: `Facts.cut` tells how many they were.
-    The second reading leaves them out too. Summary records are never cut.
+class Scan:
+    """The first reading of one log, which goes on where it stopped once the log has grown."""
 
-    Raises:
-        OSError: the log cannot be read.
-        NeedsFold: the log has to be scanned with `fold_rows`, into a fresh state.
-    """
-    facts = Facts(log, start_ns, steps=steps)
-    counter = StepCounter(steps)
-    rows_before, parts_before = state.row_count, state.part_count
-    samples_before, gaps_before = state.sample_count, len(state.gaps)
-    files_before = state.files
-    before_it = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
-    state.files, state.exit_code, state.last_step, state.preempting = {}, None, None, False
-    console = Console(start_ns)
-    state.begin_log()
-    unfolded, before, tail = 0, None, b""
-    with log.open("rb", buffering=0) as file:
-        reader = LogReader(file)
-        for item in reader.finish():
+    def __init__(
+        self, log: Path, state: RunState, *, start_ns: int, fold_rows: bool = True, steps: Steps = ALL_STEPS
+    ) -> None:
+        """Nothing is read yet.
+
+        Without `fold_rows`, rows and summary records are left to the second reading, and rows are counted with no more
+        than a glance at their steps: for logs of which everything is going to be sent. The second reading has the last
+        word on how many there are.
+
+        Rows outside of `steps` are neither counted nor folded, and no line is theirs: `Facts.cut` tells how many they
+        were. The second reading leaves them out too. Summary records are never cut.
+
+        Args:
+            log: the log.
+            state: what it is folded into; may hold earlier segments of the run, and may take in no other log before this
+                one was read for the last time.
+            start_ns: the run's start.
+            fold_rows: see above.
+            steps: see above.
+        """
+        self._log, self._state, self._folds_rows, self._start_ns, self._steps = log, state, fold_rows, start_ns, steps
+        self._counter = StepCounter(steps)
+        self._console = Console(start_ns)
+        self._reader: LogReader | None = None
+        self._end = self._row_records = self._unfolded = self._parts = self._console_lines = 0
+        self._first_step: int | None = None
+        self._before: tuple[Record | None, bytes] = (None, b"")
+        """The latest row that was left to the second reading, and how it ends."""
+        self._rows_before, self._parts_before = state.row_count, state.part_count
+        self._samples_before, self._gaps_before = state.sample_count, len(state.gaps)
+        self._lists_before = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
+        self._files_before, self._files = state.files, dict[str, str]()
+        state.exit_code, state.last_step, state.preempting = None, None, False
+        state.begin_log()
+
+    def read(self, *, young: bool) -> Facts:
+        """What the log holds by now. `young` says that its writer may still be alive.
+
+        Raises:
+            OSError: the log cannot be read.
+            NeedsFold: the log has to be scanned with `fold_rows`, into a fresh state.
+        """
+        state = self._state
+        state.files = self._files
+        with self._log.open("rb", buffering=0) as file:
+            if self._reader is None:
+                self._reader = LogReader(file)
+            else:
+                self._reader.go_on(file)
+            self._take(self._reader)
+            tail = self._reader.rest()
+            size = max(self._reader.position, self._reader.seen)
+            grown = os.fstat(file.fileno()).st_size > size
+        self._files, state.files = state.files, {**self._files_before, **state.files}
+        facts = self._facts(size)
+        gaps = state.gaps[self._gaps_before :]
+        _judge_gaps(facts, gaps if tail is None else [*gaps, tail], young=young, grown=grown)
+        return facts
+
+    def _take(self, reader: LogReader) -> None:
+        """Take in what came since the last time."""
+        state, fold_rows, steps, console = self._state, self._folds_rows, self._steps, self._console
+        before, tail = self._before
+        for item in reader.poll():
             if isinstance(item, Gap):
                 state.add(item)
                 continue
-            facts.row_records += item.kind == "history"
-            facts.end = item.end
-            if steps != ALL_STEPS and item.kind == "history" and _is_cut(item, counter):
+            self._row_records += item.kind == "history"
+            self._end = item.end
+            if steps != ALL_STEPS and item.kind == "history" and _is_cut(item, self._counter):
                 continue
             if fold_rows or item.kind not in ("history", "summary"):
                 state.add(item)
             elif item.kind == "history":
-                unfolded += 1
+                self._unfolded += 1
                 last_tail, tail = tail, item.payload[-_TAIL:]
                 if before is not None and (tail == last_tail or tail[-2:] == _STEP_0):
-                    facts.parts += _glance(item) == _glance(before) != b""
+                    self._parts += _glance(item) == _glance(before) != b""
                 before = item
             if item.kind in Console.KINDS:
-                facts.lines.console += _count_console(console, item)
+                self._console_lines += _count_console(console, item)
             elif item.kind == "metric" and not fold_rows:
-                raise NeedsFold(str(log))
-            elif item.kind == "history" and facts.first_step is None:
-                facts.first_step = _step_of(item)
-        facts.size = reader.position
-        facts.lines.console += len(console.rest())
-        facts.cut = counter.cut
-        grown = os.fstat(file.fileno()).st_size > facts.size
-    facts.lines.history = state.row_count - rows_before + unfolded - facts.parts
-    facts.parts += state.part_count - parts_before
-    facts.lines.events = state.sample_count - samples_before
-    facts.last_step, facts.exit_code, facts.preempting = state.last_step, state.exit_code, state.preempting
-    facts.files = state.files
-    state.files = {**files_before, **facts.files}
-    facts.artifacts = state.artifacts[before_it[0] :]
-    facts.used_artifacts = state.used_artifacts[before_it[1] :]
-    facts.alerts = state.alerts[before_it[2] :]
-    _judge_gaps(facts, state.gaps[gaps_before:], young=young, grown=grown)
-    return facts
+                raise NeedsFold(str(self._log))
+            elif item.kind == "history" and self._first_step is None:
+                self._first_step = _step_of(item)
+        self._before = before, tail
+
+    def _facts(self, size: int) -> Facts:
+        state = self._state
+        artifacts, used_artifacts, alerts = self._lists_before
+        return Facts(
+            self._log,
+            self._start_ns,
+            end=self._end,
+            size=size,
+            lines=Lines(
+                state.row_count - self._rows_before + self._unfolded - self._parts,
+                state.sample_count - self._samples_before,
+                self._console_lines + len(self._console.rest()),
+            ),
+            row_records=self._row_records,
+            parts=self._parts + state.part_count - self._parts_before,
+            first_step=self._first_step,
+            last_step=state.last_step,
+            exit_code=state.exit_code,
+            preempting=state.preempting,
+            files=dict(self._files),
+            artifacts=state.artifacts[artifacts:],
+            used_artifacts=state.used_artifacts[used_artifacts:],
+            alerts=state.alerts[alerts:],
+            steps=self._steps,
+            cut=self._counter.cut,
+        )
 
 
 def _judge_gaps(facts: Facts, gaps: list[Gap], *, young: bool, grown: bool) -> None:
@@ -253,9 +311,9 @@ def row_at(log: Path, index: int, rows: Rows) -> Row | None:
         return row if seen == index else None
 
 
-def good_records(file: BinaryIO) -> Iterator[Record]:
-    """The records of an open log, gaps left out."""
-    return (item for item in LogReader(file).finish() if isinstance(item, Record))
+def good_records(file: BinaryIO, start: int = 0) -> Iterator[Record]:
+    """The records of an open log from offset `start` on, which lies behind one of them; gaps left out."""
+    return (item for item in LogReader(file, start=start).finish() if isinstance(item, Record))
 
 
 def _glance(record: Record) -> bytes:
