@@ -8,6 +8,7 @@ from dataclasses import replace
 from . import runconfig, runfiles
 from .body import Body
 from .cursor import FileMark
+from .mediasweep import unrecorded_media
 from .report import FileProgress
 from .work import RunWork
 
@@ -58,10 +59,13 @@ def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
     files: dict[str, runfiles.RunFile] = {}
     missing: list[str] = []
     folders = [segment.head.path.parent for segment in reversed(work.segments)]
+    follow_links = work.context.settings.follow_links
     for segment in work.segments:
-        homes = runfiles.by_home(segment.found.files, segment.head.path.parent, folders)
+        recorded = [*segment.found.files]
+        recorded += unrecorded_media(segment.head.path, segment.found.end, recorded)
+        homes = runfiles.by_home(recorded, segment.head.path.parent, folders)
         for home, names in homes.items():
-            found, lost = runfiles.recorded_files(home, names)
+            found, lost = runfiles.recorded_files(home, names, follow_links=follow_links)
             files.update({file.name: file for file in found if file.name not in MADE})
             missing += lost
     return list(files.values()), missing

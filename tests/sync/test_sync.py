@@ -233,7 +233,7 @@ def test_config_changes_and_metrics_arrive_with_the_first_upsert(rig: Rig) -> No
         "a": 1, "b": 2, "nest": {"x": 1, "y": 2},
     }  # fmt: skip
     assert run.config["_wandb"]["value"]["m"] == [
-        {"1": "epoch", "6": [3], "7": []}, {"2": "val/*", "5": 1, "6": [1], "7": []}, {"1": "loss", "6": [3], "7": [1]},
+        {"1": "epoch", "6": [], "7": []}, {"2": "val/*", "5": 1, "6": [1], "7": []}, {"1": "loss", "6": [3], "7": [1]},
     ]  # fmt: skip
     assert run.summary["loss"] == {"min": 3}
     assert rig.backend.operations().count("UpsertBucket") == 1
