@@ -131,6 +131,7 @@ function ownConfig(config) {
 function facts(run) {
   const counts = [
     [run.history_lines, "row"], [run.events_lines, "sample"], [run.console_lines, "console line"], [run.files.length, "file"],
+    [run.artifacts.length, "artifact"],
   ];
   const pairs = [
     ["Path", `${run.entity} / ${run.project} / ${run.name}`],
@@ -192,6 +193,20 @@ function files(run, path) {
   return make("div", {}, make("h2", {}, "Files ", quiet(String(run.files.length))), table(heads, [...rows, ...missing]));
 }
 
+function artifacts(run) {
+  if (run.artifacts.length === 0) return null;
+  const alias = (name) => make("span", { class: "tag", title: name }, name);
+  const rows = run.artifacts.map((one) => make("tr", {},
+    make("td", {}, one.version === null ? one.name : `${one.name}:v${one.version}`, " ", quiet(one.state === "COMMITTED" ? "" : "not complete")),
+    make("td", {}, one.type),
+    make("td", {}, one.role === "input" ? "used" : "made"),
+    make("td", {}, ...one.aliases.map(alias)),
+    make("td", { class: "number" }, one.file_count.toLocaleString()),
+    make("td", { class: "number" }, size(one.size))));
+  const heads = [["Name"], ["Type"], ["By this run"], ["Aliases"], ["Files", "number"], ["Size", "number"]];
+  return make("div", {}, make("h2", {}, "Artifacts ", quiet(String(run.artifacts.length))), table(heads, rows));
+}
+
 /** A section of charts that keeps its filter and its place while the page refreshes. */
 function chartSection(title, stream, path, xName) {
   const grid = make("div", { class: "charts" });
@@ -244,6 +259,7 @@ async function showRun(entity, project, name) {
         make("div", { class: "pair" }, values("Config", own, "No config."), values("Summary", run.summary, "No summary yet.")),
         await consoleTail(run, path),
         files(run, path),
+        artifacts(run),
       ].filter(Boolean));
       toTail(foot);
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from runferry import backend
+from support.artifactclient import USE, ArtifactClient, Sent
 from support.inprocess import in_process
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -109,6 +110,32 @@ def test_the_numbers_that_the_page_draws(server):
     assert 400 < len(history["loss"]["points"]) <= 600
     assert all(y == 1 / (x + 1) for x, y in history["loss"]["points"])
     assert events["system.cpu"]["points"] == [[tick * 15.0, tick % 100] for tick in range(50)]
+
+
+def test_the_artifacts_that_the_page_lists(server):
+    """What a run made and used, with name, version, type, aliases, size and number of files; and its alerts."""
+    server.upsert()
+    client = ArtifactClient(server)
+    artifact = client.send(Sent({"a": b"123", "b": b"4"}, {"far": "s3://x/y"}, name="net", aliases=("latest", "best")))
+    client.create(Sent({"later": b""}, name="open", client_id="c2"))
+    server.upsert("reader")
+    used = {"artifactID": artifact, "projectName": "proj", "runName": "reader"}
+    client.ask(USE, {"input": used}, "useArtifact")
+
+    made, reader = (server.get(f"/api/runs/local/proj/{name}?json=strict").json() for name in ("r1", "reader"))
+
+    keys = ("role", "name", "version", "type", "aliases", "size", "file_count", "state")
+    assert [tuple(one[key] for key in keys) for one in made["artifacts"]] == [
+        ("output", "net", 0, "model", ["best", "latest"], 4, 3, "COMMITTED"),
+        ("output", "open", None, "model", [], 0, 0, "PENDING"),
+    ]
+    assert [(one["role"], one["name"]) for one in reader["artifacts"]] == [("input", "net")]
+    entries = server.get("/api/runs/local/proj/r1/artifacts").json()[0]["entries"]
+    assert [(entry["path"], entry["size"], entry["ref"]) for entry in entries] == [
+        ("a", 3, None),
+        ("b", 1, None),
+        ("far", 0, "s3://x/y"),
+    ]
 
 
 def test_charts_can_be_asked_for_again_cheaply(server):
