@@ -1,76 +1,33 @@
-"""The artifacts of a run on their way to the server, each in the protocol's order.
+"""The artifacts of a run: in the order of its logs, each once, each failing alone.
 
-    CreateArtifact             the server has this content already: done
-    CreateArtifactManifest     the place of its list
-    CreateArtifactFiles, PUT   batch by batch; the server takes only bytes that it does not have
-    ClientIDMapping            for references to other artifacts of clients
-    CreateArtifactManifest or UpdateArtifactManifest, PUT    the list itself
-    CommitArtifact             not for a part of an artifact that another process ends
-    UseArtifact                for an input of the run
-
-The cursor remembers how far each one came, so a kill goes on with the same artifact and makes no second version. An
-artifact of which a file is missing stays uncommitted, and fails alone; when the file is there, the next sync ends it.
+How one comes over is told in `artifactupload`; the cursor remembers how far it came, so a kill goes on with the same
+artifact and makes no second version.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+import os
 from typing import TYPE_CHECKING, Any
 
-from . import manifest as manifests
-from .artifactapi import ArtifactApi, ContentPlace, Created, ManifestPlace, Wanted
-from .contents import Content, ContentFinder
+from .artifactapi import ArtifactApi
+from .artifactjournal import DONE, Journal, keyed
+from .artifactupload import Common, PartRule, Upload
+from .contents import ContentFinder
 from .cursor import ArtifactMark
-from .errors import AuthError, Interrupted, OutOfTime, Permanent, SyncError
+from .errors import AuthError, Interrupted, OutOfTime, SyncError
 from .localfiles import UnsafeFileError, shown, why
-from .manifest import Entries, Entry, ManifestFile
-from .report import shorten
-from .uploads import MIB, put, renewing
+from .manifest import Entry
+from .report import FileProgress
 
 if TYPE_CHECKING:
-    from .segment import Segment
     from .work import RunWork
-
-PENDING, COMMITTED, DONE = "pending", "committed", "done"
-CLIENT_REF = "wandb-client-artifact://"
-SERVER_REF = "wandb-artifact://"
-
-_FIRST_BATCH, _LARGEST_BATCH = 32, 1024  # contents that are asked for at a time: places expire
-_BATCH_BYTES = 1024 * MIB
-_MOST_NOTED = 1000  # lost paths in the cursor
-_MARKS_PER_SAVE = (
-    64  # a cursor with so many artifacts is saved with every other change, one with ten times as many with every tenth
-)
-
-
-@dataclass(frozen=True)
-class PartRule:
-    """Which contents go up in parts, and how large those are. Bytes."""
-
-    threshold: int = 2048 * MIB
-    size: int = 100 * MIB
-    most: int = 10_000
-    """Parts of one content; storages take no more."""
-
-    def part_size(self, size: int) -> int:
-        """0: in one piece."""
-        if size < self.threshold:
-            return 0
-        if size <= self.size * self.most:
-            return self.size
-        return -(-size // self.most // 4096) * 4096 or 4096
-
 
 PARTS = PartRule()
 
 
-def send_artifacts(work: RunWork, rule: PartRule | None = None) -> None:
-    """Bring the artifacts of all segments to the server, in the order of the logs. What is missing is in `work.missing`.
+def send_artifacts(work: RunWork) -> None:
+    """Bring the artifacts of all segments to the server. What is missing of them is in `work.missing`.
 
     Raises:
         AuthError: the server does not know the key.
@@ -79,430 +36,71 @@ def send_artifacts(work: RunWork, rule: PartRule | None = None) -> None:
     """
     if not any(segment.found.artifacts or segment.found.used_artifacts for segment in work.segments):
         return
-    lane = _Lane(work, rule or PARTS)
+    common = _common(work)
     for segment in work.segments:
-        with contextlib.closing(_Journal(segment)) as journal:
-            for key, record in _keyed(segment.found.artifacts):
-                lane.send(key, record, journal)
+        with contextlib.closing(Journal(segment)) as journal:
+            for key, record in keyed(segment.found.artifacts):
+                _send(work, common, journal, key, record)
             for record in segment.found.used_artifacts:
-                lane.use(record, journal)
+                _use(work, common, journal, record)
 
 
-def _keyed(records: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Each record with what identifies it in its log: the client id, and a number if several have the same."""
-    seen: dict[str, int] = {}
-    for record in records:
-        key = record.client_id or f"{record.name}@{record.digest}"
-        seen[key] = seen.get(key, 0) + 1
-        yield (key if seen[key] == 1 else f"{key}#{seen[key]}"), record
+def _common(work: RunWork) -> Common:
+    remote, context = work.remote(), work.context
+    log = os.fspath(work.last.head.path)
+    common = Common(
+        api=ArtifactApi(context.api, remote),
+        finder=ContentFinder([segment.head.path.parent for segment in work.segments]),
+        pool=context.uploads,
+        rule=PARTS,
+        features=lambda: context.features(remote.project),
+        progress=lambda name, done, total: context.reporter(FileProgress(log, done, total, artifact=name)),
+    )
+    for segment in work.segments:
+        for record in segment.found.artifacts:
+            for item in record.manifest.contents:
+                if item.local_path:
+                    common.finder.claim(Entry(item.path, item.digest, local_path=item.local_path))
+        common.server_ids.update((key, mark.id) for key, mark in segment.position.artifacts.items())
+    return common
 
 
-class _Journal:
-    """The artifacts in the cursor of one log."""
-
-    def __init__(self, segment: Segment) -> None:
-        self._segment = segment
-        self._unsaved = 0
-
-    @property
-    def marks(self) -> dict[str, ArtifactMark]:
-        return self._segment.position.artifacts
-
-    def note(self, key: str, mark: ArtifactMark) -> None:
-        """Remember how far an artifact came. What is not saved at once would be asked anew, and do no harm."""
-        self.marks[key] = mark
-        self._unsaved += 1
-        if self._unsaved > len(self.marks) // _MARKS_PER_SAVE:
-            self._save()
-
-    def forget(self, key: str) -> None:
-        self.marks.pop(key, None)
-
-    def close(self) -> None:
-        if self._unsaved:
-            self._save()
-
-    def _save(self) -> None:
-        cursor = self._segment.position
-        cursor.complete = False
-        cursor.save(self._segment.places.cursor)
-        self._unsaved = 0
-
-
-class _Lane:
-    """What the artifacts of one run share."""
-
-    def __init__(self, work: RunWork, rule: PartRule) -> None:
-        self.work = work
-        self.rule = rule
-        self.api = ArtifactApi(work.context.api, work.remote())
-        self.finder = ContentFinder([segment.head.path.parent for segment in work.segments])
-        self._server_ids: dict[str, str] = {}
-        for segment in work.segments:
-            for record in segment.found.artifacts:
-                for item in record.manifest.contents:
-                    if item.local_path:
-                        self.finder.claim(Entry(item.path, item.digest, local_path=item.local_path))
-            for key, mark in segment.position.artifacts.items():
-                self._server_ids[key] = mark.id
-
-    def send(self, key: str, record: Any, journal: _Journal) -> None:
-        """Bring one artifact over, or say what is missing of it."""
-        mark = journal.marks.get(key)
-        if mark is not None and mark.state == DONE:
-            return
-        try:
-            upload = _Upload(self, key, record, journal)
-            upload.run()
-        except Interrupted:
-            raise
-        except (SyncError, UnsafeFileError, OSError) as error:
-            if isinstance(error, AuthError) and error.status == 401:
-                raise
-            self.work.missing.append(f"artifact {shown(record.name)}: {why(error)}")
-            self.work.late += isinstance(error, OutOfTime)
-        else:
-            if upload.missing:
-                self.work.missing.append(upload.told())
-                self.work.late += upload.only_late
-
-    def use(self, record: Any, journal: _Journal) -> None:
-        """Tell the server that the run used an artifact which it has."""
-        key = f"use:{record.id}"
-        if not record.id or key in journal.marks:
-            return
-        try:
-            self.api.use(record.id, own=False, features=frozenset())
-        except Interrupted:
-            raise
-        except SyncError as error:
-            if isinstance(error, AuthError) and error.status == 401:
-                raise
-            self.work.missing.append(f"use of artifact {shown(record.name or record.id)}: {error}")
-            self.work.late += isinstance(error, OutOfTime)
-        else:
-            journal.note(key, ArtifactMark(record.id, "", DONE))
-
-    def server_id(self, client_id: str) -> str:
-        """The server's id of another artifact of a client.
-
-        Raises:
-            Permanent: it has none.
-        """
-        known = self._server_ids.get(client_id) or self.api.server_id(client_id)
-        if known is None:
-            raise Permanent(
-                "it refers to an artifact that the server does not have: sync the run of that first", status=0
-            )
-        self._server_ids[client_id] = known
-        return known
-
-    def learn(self, client_id: str, server_id: str) -> None:
-        """The server has this artifact now."""
-        self._server_ids[client_id] = server_id
-
-
-class _Upload:
-    """One artifact on its way. `missing` has the files that did not get there."""
-
-    def __init__(self, lane: _Lane, key: str, record: Any, journal: _Journal) -> None:
-        self._lane = lane
-        self._api = lane.api
-        self._key = key
-        self._record = record
-        self._journal = journal
-        self._entries = self._listed()
-        self._layout = manifests.layout_of(record.manifest)
-        self.missing: dict[str, str] = {}
-        """Path -> why."""
-        self._late = 0
-        self._not_here: list[str] = []
-
-    @property
-    def only_late(self) -> bool:
-        """All that is missing came too late."""
-        return 0 < self._late == len(self.missing)
-
-    def told(self) -> str:
-        """What is missing, in one line."""
-        total = sum(entry.is_file for entry in self._entries())
-        names = [f"{shown(path)} ({why})" for path, why in sorted(self.missing.items())]
-        return f"artifact {shown(self._record.name)}: {len(names)} of {total} files missing: {shorten(names)}"
-
-    def run(self) -> None:
-        """Go on from where the journal says.
-
-        Raises:
-            SyncError: a request about it as a whole did not get through.
-            UnsafeFileError: its list of contents is not here.
-        """
-        mark = self._journal.marks.get(self._key)
-        if mark is not None and mark.state == PENDING and self._still_missing(mark):
-            return
-        if mark is None:
-            mark = self._create()
-        if mark.state == PENDING:
-            mark = self._fill(mark)
-        if mark.state == COMMITTED:
-            features = self._lane.work.context.features(self._api.run.project)
-            self._api.use(mark.id, own=True, features=features)
-            self._note(mark, DONE)
-
-    def _listed(self) -> Entries:
-        """The contents.
-
-        Raises:
-            Permanent: they are not what the record says.
-        """
-        record = self._record
-        if record.digest_algorithm not in ("", manifests.DIGEST_ALGORITHM):
-            raise Permanent(f"its digests are {shown(record.digest_algorithm)}, which is not known here", status=0)
-        if record.manifest.manifest_file_path:
-            path, finder = record.manifest.manifest_file_path, self._lane.finder
-            return manifests.listed_in(lambda: finder.open_list(path), record.digest)
-        entries = manifests.listed(record.manifest)
-        if record.digest != manifests.digest_of(entries()):
-            raise Permanent("its digest is not that of its contents", status=0)
-        return entries
-
-    def _still_missing(self, mark: ArtifactMark) -> bool:
-        """Whether none of the files that were not here the last time is here now: then nothing is asked of the server."""
-        if not 0 < len(mark.lost) < _MOST_NOTED:
-            return False
-        lost, missing = set(mark.lost), {}
-        for entry in self._entries():
-            if entry.path in lost:
-                try:
-                    self._lane.finder.find(entry)
-                except UnsafeFileError as error:
-                    missing[entry.path] = str(error)
-                else:
-                    return False
-        self.missing = missing
-        return bool(missing)
-
-    def _create(self) -> ArtifactMark:
-        record = self._record
-        created: Created = self._api.create(_fields(record, self._api.run.run_id))
-        mark = ArtifactMark(created.id, record.digest, PENDING, record.base_id or created.latest)
-        self._lane.learn(record.client_id, created.id)
-        return self._note(mark, self._after_commit() if created.committed else PENDING)
-
-    def _after_commit(self) -> str:
-        return COMMITTED if self._record.use_after_commit else DONE
-
-    def _note(self, mark: ArtifactMark, state: str) -> ArtifactMark:
-        mark.state = state
-        self._journal.note(self._key, mark)
-        return mark
-
-    def _fill(self, mark: ArtifactMark) -> ArtifactMark:
-        """Contents, list, commit; the mark as it is then, still pending if a file is missing."""
-        name, kind = _manifest_kind(self._record)
-        try:
-            place = self._api.create_manifest(mark.id, mark.base, name, kind)
-        except AuthError:
-            raise
-        except Permanent:
-            # Made by an earlier sync, and the server has ended or forgotten it since: it tells which when asked anew.
-            self._journal.forget(self._key)
-            mark = self._create()
-            if mark.state != PENDING:
-                return mark
-            place = self._api.create_manifest(mark.id, mark.base, name, kind)
-        with contextlib.closing(ManifestFile(self._layout)) as file:
-            self._send_contents(mark, place, file)
-            if self.missing:
-                mark.lost = sorted(self._not_here)[:_MOST_NOTED]
-                return self._note(mark, PENDING)
-            file.end()
-            self._send_list(mark, place, file)
-        if self._record.finalize:
-            self._api.commit(mark.id)
-        mark.lost = []
-        return self._note(mark, self._after_commit() if self._record.finalize else DONE)
-
-    # -- contents ----------------------------------------------------------------------------------------------------
-
-    def _send_contents(self, mark: ArtifactMark, place: ManifestPlace, file: ManifestFile) -> None:
-        """All files, batch by batch, and every entry into the list."""
-        for batch in _batches(self._entries()):
-            births: dict[str, str] = {}
-            files = [entry for entry in batch if entry.is_file]
-            if files:
-                refused_before = len(self.missing) - len(self._not_here)
-                births = self._send_batch(mark, place, files)
-                refused = len(self.missing) - len(self._not_here) - refused_before
-                if self._late or 2 * refused > len(files):
-                    return  # the storage is not there, or does not want us: no use in asking for more
-            for entry in batch:
-                file.add(self._resolved(entry), births.get(entry.path, entry.birth))
-
-    def _send_batch(self, mark: ArtifactMark, place: ManifestPlace, files: list[Entry]) -> dict[str, str]:
-        """Bring a batch of files over; path -> the artifact that has its bytes."""
-        large = self._read_large(files)
-        wanted = [_wanted(entry, large.get(entry.path)) for entry in files]
-        places = self._api.places(mark.id, place.id, self._layout, wanted)
-        pool = self._lane.work.context.uploads
-        uploads: list[tuple[Entry, Callable[[], None]]] = []
-        for entry, item, where in zip(files, wanted, places, strict=True):
-            if where.url or where.parts:
-                renew = partial(self._place_again, mark, place, item)
-                content = large.get(entry.path)
-                if where.parts and content is not None:
-                    uploads.append((entry, partial(renewing, partial(self._put_parts, entry, content), where, renew)))
-                else:
-                    uploads.append((entry, pool.submit(self._put, entry, content, where, renew).result))
-        for entry, end in uploads:
-            try:
-                end()
-            except Interrupted:
-                raise
-            except UnsafeFileError as error:
-                self.missing[entry.path] = str(error)
-                self._not_here.append(entry.path)
-            except (SyncError, OSError) as error:
-                self.missing[entry.path] = why(error, entry.path)
-                self._late += isinstance(error, OutOfTime)
-        return {entry.path: where.birth for entry, where in zip(files, places, strict=True)}
-
-    def _read_large(self, files: list[Entry]) -> dict[str, Content]:
-        """Those that go up in parts, read: the server has to know the MD5s of the parts before it gives them places."""
-        rule, finder, pool = self._lane.rule, self._lane.finder, self._lane.work.context.uploads
-        reads = {
-            entry.path: pool.submit(finder.find, entry, size)
-            for entry in files
-            if (size := rule.part_size(entry.size or 0))
-        }
-        found = {}
-        for path, read in reads.items():
-            with contextlib.suppress(UnsafeFileError):  # the server may have it; if not, it is looked for again
-                found[path] = read.result()
-        return found
-
-    def _place_again(self, mark: ArtifactMark, place: ManifestPlace, item: Wanted) -> ContentPlace | None:
-        again = self._api.places(mark.id, place.id, self._layout, [item])[0]
-        return again if again.url or again.parts else None
-
-    def _put(
-        self, entry: Entry, content: Content | None, where: ContentPlace, renew: Callable[[], ContentPlace | None]
-    ) -> None:
-        """Bring one file over in one piece; runs in the pool."""
-        source = content or self._lane.finder.find(entry)
-
-        def send(to: ContentPlace) -> None:
-            if to.url is None:
-                raise Permanent("the server gives no place for it", status=200)
-            put(self._api.api, entry.path, to.url, to.headers, source)
-
-        renewing(send, where, renew)
-
-    def _put_parts(self, entry: Entry, content: Content, where: ContentPlace) -> None:
-        """Bring one file over in parts, several at a time."""
-        urls, size = where.parts or {}, self._lane.rule.part_size(content.size)
-        if sorted(urls) != list(range(1, len(content.parts) + 1)):
-            raise Permanent(f"the server has places for {len(urls)} of its {len(content.parts)} parts", status=200)
-        kept = {name: value for name, value in where.headers.items() if name.lower() != "content-md5"}
-
-        def send(number: int) -> str:
-            headers = {**kept, "Content-MD5": base64.b64encode(content.parts[number - 1]).decode()}
-            opener, length = partial(content.open_part, number, size), min(size, content.size - (number - 1) * size)
-            return self._api.api.put(entry.path, urls[number], headers, opener, length).get("etag", "")
-
-        parts = [self._lane.work.context.uploads.submit(send, number) for number in sorted(urls)]
-        try:
-            etags = [part.result() for part in parts]
-        finally:
-            for part in parts:
-                part.cancel()
-        self._api.complete(where, etags)
-
-    # -- the list ----------------------------------------------------------------------------------------------------
-
-    def _resolved(self, entry: Entry) -> Entry:
-        """The entry, with the server's id in place of a client's."""
-        if not entry.ref.startswith(CLIENT_REF):
-            return entry
-        client_id, slash, path = entry.ref.removeprefix(CLIENT_REF).partition("/")
-        server_id = self._lane.server_id(client_id)
-        try:
-            number = base64.b64decode(server_id, validate=True).hex()
-        except ValueError:
-            raise Permanent(f"the server's id of an artifact is {server_id[:40]!r}", status=200) from None
-        return entry._replace(ref=f"{SERVER_REF}{number}{slash}{path}")
-
-    def _send_list(self, mark: ArtifactMark, place: ManifestPlace, file: ManifestFile) -> None:
-        name, kind = _manifest_kind(self._record)
-        digest = base64.b64encode(file.md5).decode()
-
-        def place_of_bytes() -> ManifestPlace:
-            if kind == "FULL":
-                return self._api.create_manifest(mark.id, mark.base, name, kind, digest)
-            return self._api.update_manifest(place.id, mark.base, digest)
-
-        def send(to: ManifestPlace) -> None:
-            if to.url is not None:
-                put(self._api.api, name, to.url, to.headers, file)
-
-        renewing(send, place_of_bytes(), place_of_bytes)
-
-
-def _manifest_kind(record: Any) -> tuple[str, str]:
-    """The name of the list, and what it is to the others of its artifact."""
-    if record.incremental_beta1:
-        return "wandb_manifest.incremental.json", "INCREMENTAL"
-    if record.distributed_id:
-        return "wandb_manifest.patch.json", "PATCH"
-    return "wandb_manifest.json", "FULL"
-
-
-def _fields(record: Any, run_id: str) -> dict[str, Any]:
-    """What `CreateArtifact` says of an artifact; its project and run are those that it goes to, not the log's."""
-    name = record.name
-    fields = {
-        "runName": None if record.user_created else run_id,
-        "artifactTypeName": record.type,
-        "artifactCollectionName": name,
-        "digest": record.digest,
-        "digestAlgorithm": manifests.DIGEST_ALGORITHM,
-        "description": record.description or None,
-        "aliases": [{"artifactCollectionName": name, "alias": alias} for alias in dict.fromkeys(record.aliases)],
-        "metadata": _finite(record.metadata) or None,
-        "ttlDurationSeconds": record.ttl_duration_seconds or None,
-        "historyStep": None,
-        "enableDigestDeduplication": True,
-        "distributedID": record.distributed_id or None,
-        "clientID": record.client_id or None,
-        "sequenceClientID": record.sequence_client_id or None,
-        "storageRegion": None,
-    }
-    tags = [{"tagName": tag} for tag in dict.fromkeys(record.tags)]
-    return {**fields, "tags": tags} if tags else fields
-
-
-def _finite(metadata: str) -> str:
-    """JSON without the NaN and infinities that servers refuse: null in their place."""
-    if "NaN" not in metadata and "Infinity" not in metadata:
-        return metadata
+def _send(work: RunWork, common: Common, journal: Journal, key: str, record: Any) -> None:
+    """Bring one artifact over, or note what is missing of it."""
+    mark = journal.marks.get(key)
+    if mark is not None and mark.state == DONE:
+        return
     try:
-        return json.dumps(json.loads(metadata, parse_constant=lambda _: None))
-    except (ValueError, RecursionError):
-        return metadata
+        upload = Upload(common, key, record, journal)
+        upload.run()
+    except Interrupted:
+        raise
+    except (SyncError, UnsafeFileError) as error:
+        _note(work, f"artifact {shown(record.name)}", error)
+    else:
+        if upload.missing:
+            work.missing.append(upload.told())
+            work.late += upload.only_late
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Entries in growing batches, the first ones small so that something is on its way soon."""
-    limit, batch, size = _FIRST_BATCH, list[Entry](), 0
-    for entry in entries:
-        batch.append(entry)
-        size += entry.size or 0
-        if len(batch) >= limit or size >= _BATCH_BYTES:
-            yield batch
-            limit, batch, size = min(2 * limit, _LARGEST_BATCH), [], 0
-    if batch:
-        yield batch
+def _use(work: RunWork, common: Common, journal: Journal, record: Any) -> None:
+    """Tell the server that the run used an artifact which it has."""
+    key = f"use:{record.id}"
+    if not record.id or key in journal.marks:
+        return
+    try:
+        common.api.use(record.id, own=False, features=frozenset())
+    except Interrupted:
+        raise
+    except SyncError as error:
+        _note(work, f"use of artifact {shown(record.name or record.id)}", error)
+    else:
+        journal.note(key, ArtifactMark(record.id, "", DONE))
 
 
-def _wanted(entry: Entry, content: Content | None) -> Wanted:
-    parts = tuple(part.hex() for part in content.parts) if content is not None else ()
-    return Wanted(entry.path, entry.digest, entry.mimetype, parts)
+def _note(work: RunWork, what: str, error: Exception) -> None:
+    """Note that this is missing; a key that the server does not know ends the sync."""
+    if isinstance(error, AuthError) and error.status == 401:
+        raise error
+    work.missing.append(f"{what}: {why(error)}")
+    work.late += isinstance(error, OutOfTime)

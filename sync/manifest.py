@@ -202,7 +202,10 @@ class ManifestFile:
 
     def _write(self, text: str) -> None:
         data = text.encode("ascii")
-        self._file.write(data)
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise Permanent(f"no room for its list of contents: {error.strerror or error}", status=0) from error
         self._hasher.update(data)
         self.size += len(data)
 

@@ -78,6 +78,8 @@ class FileProgress(Event):
     """The run's newest log."""
     files: int
     of: int
+    artifact: str = ""
+    """The artifact that they are of; else they are the run's own."""
 
 
 @dataclass(frozen=True)

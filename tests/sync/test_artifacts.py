@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from runferry.logformat import messages
 from runferry.sync import Verdict, artifacts, uploads
-from runferry.sync.artifacts import PartRule
+from runferry.sync.artifactupload import PartRule
 from runferry.sync.transport import Answer
 from support import logs
 from support.artifactlogs import artifact, entry, large, run_with, simple
