@@ -113,6 +113,8 @@ NAMED_OF_THEIRS = {
     "exception": {"console time"},
     "killed": {"run without an end"},
     "media": {"console time", "link out of the run"},
+    "nested": {"below a value in the summary"},
+    "resumed": {"summed runtime"},
 }
 NAMED_OF_OURS = {
     "console": {"console time"},
@@ -162,6 +164,9 @@ def test_nothing_else_arrives(of_their_logs, of_our_logs):
         lambda state: state["config"]["_wandb"]["value"]["t"].update({"13": "other"}),
         lambda state: state["run"].update(exit_code=1),
         lambda state: state["files"].pop("config.yaml"),
+        lambda state: state["run"].update(preempting=True),
+        lambda state: state["alerts"].append({"title": "T", "text": "t", "severity": "INFO"}),
+        lambda state: state["artifacts"].update({"output net:v0": {"digest": "d"}}),
         lambda state: state["console"].append({"level": None, "time": "", "text": "more"}),
     ],
 )

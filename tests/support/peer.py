@@ -41,6 +41,8 @@ SETTINGS = {
 """What each script runs under; QUIET if it is not here: no samples, no environment, no console, so no noise."""
 KINDS = sorted(script.stem for script in RUNS.glob("*.py"))
 SYNCED = [
+    "alerts",
+    "artifacts",
     "console",
     "edits",
     "exception",
@@ -50,10 +52,13 @@ SYNCED = [
     "long",
     "media",
     "metrics",
+    "nested",
+    "references",
     "resumed",
     "scalars",
+    "tables",
+    "typed",
 ]
-SYNCED.append("typed")
 """Of these, those whose logs go to a server, too: one run of the script's name each."""
 
 

@@ -144,6 +144,16 @@ DIFFERENCES = {
         lambda ours, theirs: ours == {"c": 2} and theirs == ABSENT,
         "the peer forgets what stood beside a value that was set inside an object",
     ),
+    "below a value in the summary": Difference(
+        r"(summary|files wandb-summary.json) x z",
+        lambda ours, theirs: ours == ABSENT and theirs == "two",
+        "the peer keeps what stood below a key that was a plain value in between; the later value replaces it all",
+    ),
+    "summed runtime": Difference(
+        r"(summary|files wandb-summary.json) _runtime",
+        lambda ours, theirs: ours > theirs,
+        "the peer counts the time of the last segment only; ours is the sum over all segments of the run",
+    ),
     "explicit step": Difference(
         r"history \d+ _step",
         lambda ours, theirs: ours < theirs,
