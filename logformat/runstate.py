@@ -81,8 +81,8 @@ class RunState:
         """MetricRecords in order of definition, one per name or glob."""
         self.telemetry: Any = None
         """The latest TelemetryRecord, or None."""
-        self.environment: Any = None
-        """All EnvironmentRecords merged, or None."""
+        self.environments: dict[str, Any] = {}
+        """Writer id -> its EnvironmentRecords, merged; the logs of a run that was resumed have one each, in their order."""
         self.rows: list[dict[str, Any]] = []
         self.row_count = 0
         self.part_count = 0
@@ -227,6 +227,11 @@ class RunState:
     def last_time_ns(self) -> int:
         """The latest time that a row, sample or console line carries."""
         return self.elapsed.latest_ns
+
+    @property
+    def environment(self) -> Any:
+        """That of the latest writer, or None."""
+        return next(reversed(self.environments.values()), None)
 
     def status(self, *, age: float, stale_after: float = 600.0) -> str:
         """`finished`, `failed`, `crashed`, `running` or `unknown`; `age` is the seconds since the log last grew."""
@@ -419,12 +424,15 @@ class RunState:
 
     def _environment(self, record: Record) -> None:
         environment = record.message()
-        if self.environment is None:
-            self.environment = environment
-        else:
-            if environment.args:
-                del self.environment.args[:]  # the later list replaces, it does not extend
-            self.environment.MergeFrom(environment)
+        writer = environment.writer_id or next(reversed(self.environments), "")
+        before = self.environments.get(writer)
+        if before is None:
+            self.environments[writer] = environment
+            return
+        for name in ("args", "gpu_nvidia", "gpu_amd"):
+            if getattr(environment, name):
+                before.ClearField(name)  # the later list replaces, it does not extend
+        before.MergeFrom(environment)
 
     def _exit(self, record: Record) -> None:
         end = record.message()

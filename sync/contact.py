@@ -17,7 +17,7 @@ from .cursor import Lines
 from .errors import Permanent, Refused
 from .lines import Rows
 from .plan import RunPlan
-from .runconfig import environment_tree
+from .runconfig import environment_trees
 from .scan import Facts, row_at
 
 
@@ -91,8 +91,9 @@ def _begins_again(fact: Facts, last: int) -> bool:
 
 
 def _is_our_writer(status: ResumeStatus, state: RunState) -> bool:
-    environment = environment_tree(state)
-    return any(environment.get(name) in status.writers for name in ("writerId", "startedAt") if environment.get(name))
+    trees = environment_trees(state).values()
+    ours = {tree.get(name) for tree in trees for name in ("writerId", "startedAt")}
+    return not ours.isdisjoint(status.writers)
 
 
 def _our_row(facts: list[Facts], index: int) -> dict[str, Any]:

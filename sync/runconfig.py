@@ -42,9 +42,8 @@ def config_tree(state: RunState) -> dict[str, Any]:
             internal[key] = text
     internal["t"] = telemetry_tree(telemetry)
     internal["m"] = metric_list(state.metrics)
-    environment = environment_tree(state)
-    if environment:
-        internal["e"] = {environment.get("writerId") or state.info.run_id: environment}
+    if state.environments:
+        internal["e"] = {writer or state.info.run_id: tree for writer, tree in environment_trees(state).items()}
     tree["_wandb"] = {"value": internal}
     return tree
 
@@ -95,13 +94,20 @@ def metric_list(metrics: list[Any]) -> list[dict[str, Any]]:
     return entries
 
 
+def environment_trees(state: RunState) -> dict[str, dict[str, Any]]:
+    """Writer id -> its environment as the server shows it: camel case, 64-bit numbers as text."""
+    return {writer: _environment_tree(environment) for writer, environment in state.environments.items()}
+
+
 def environment_tree(state: RunState) -> dict[str, Any]:
-    """The environment record as the server shows it: camel case, 64-bit numbers as text."""
-    if state.environment is None:
-        return {}
-    tree: dict[str, Any] = MessageToDict(state.environment)
-    if state.environment.HasField("started_at"):
-        tree["startedAt"] = _rfc3339(nanoseconds(state.environment.started_at))
+    """The environment of the latest writer; empty if no log says it."""
+    return _environment_tree(state.environment) if state.environment is not None else {}
+
+
+def _environment_tree(environment: Any) -> dict[str, Any]:
+    tree: dict[str, Any] = MessageToDict(environment)
+    if environment.HasField("started_at"):
+        tree["startedAt"] = _rfc3339(nanoseconds(environment.started_at))
     return tree
 
 

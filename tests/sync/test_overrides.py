@@ -150,3 +150,25 @@ def test_settings_files_of_the_user_name_the_server(tmp_path: Path) -> None:
     assert find_base_url({"RUNFERRY_CONFIG_DIR": str(ours.parent)}, tmp_path / "away") == "https://ours.test"
     ours.write_bytes(b"\xff\xfe")
     assert find_base_url({}, tmp_path) == "https://theirs.test"
+
+
+def test_every_log_of_a_run_keeps_its_environment(rig: Rig) -> None:
+    """A run that went on elsewhere shows both machines under their writers; lists of one are not mixed with the other's."""
+    for number, (writer, gpu) in enumerate([("first", "A100"), ("second", "H100")]):
+        gpus = [logs.messages.GpuNvidiaInfo(name=gpu)]
+        logs.make_log(
+            rig.folder / f"run-{number}" / "run-a1b2c3d4.wandb",
+            logs.header_record(),
+            logs.run_record("a1b2c3d4", start=logs.START_S + number * 100, resume=bool(number)),
+            logs.environment_record(writer_id=writer, host=f"node{number}", gpu_nvidia=gpus),
+            logs.row(0, start=logs.START_S + number * 100),
+            logs.exit_record(),
+        )
+    rig.sync()
+
+    environments = rig.backend.runs["a1b2c3d4"].config["_wandb"]["value"]["e"]
+    assert [(writer, tree["host"], tree["gpu_nvidia"]) for writer, tree in environments.items()] == [
+        ("first", "node0", [{"name": "A100"}]),
+        ("second", "node1", [{"name": "H100"}]),
+    ]
+    assert json.loads(rig.backend.runs["a1b2c3d4"].files["wandb-metadata.json"])["host"] == "node1"
