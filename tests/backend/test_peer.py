@@ -46,6 +46,16 @@ with wandb.init(project="proj", id="res", resume="allow", settings=wandb.Setting
 """
 
 
+REWOUND = """
+import sys, wandb
+quiet = wandb.Settings(x_disable_stats=True)
+with wandb.init(project="proj", id="back", settings=quiet) as run:
+    for step in range(5):
+        run.log({"x": step})
+with wandb.init(project="proj", resume_from="back?_step=2", settings=quiet) as run:
+    for step in range(2):
+        run.log({"x": 10 + step})
+"""
 READER = """
 import json, pathlib, sys, wandb
 api = wandb.Api(overrides={"base_url": sys.argv[1]})
@@ -145,6 +155,18 @@ def test_a_resumed_run(tmp_path, folder):
     assert [entry["status"] for entry in asked] == [200] * len(asked)
     assert asked
     assert [(row["_step"], row["x"]) for row in history] == [(n, n if n < 5 else 95 + n) for n in range(10)]
+
+
+def test_a_rewound_run(tmp_path):
+    """The peer goes back to step 2 and on from there: what came after it is gone, the new rows are in its place."""
+    peer(tmp_path, "python", "-c", REWOUND, WANDB_MODE="offline")
+    with serve(tmp_path / "server") as server:
+        sync(server, tmp_path, "run-back.wandb")
+        history = server.history("local", "proj", "back")
+        rewound = server.requests("RewindRun")
+
+    assert [entry["status"] for entry in rewound] == [200]
+    assert [(row["_step"], row["x"]) for row in history] == [(0, 0), (1, 1), (2, 2), (3, 10), (4, 11)]
 
 
 def test_artifacts(tmp_path):
