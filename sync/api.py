@@ -70,6 +70,12 @@ class ResumeStatus:
     events_lines: int
     console_lines: int
     history_tail: tuple[str, ...] = ()
+    events_tail: tuple[str, ...] = ()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Each key wrapped as `{"value": ..}`."""
+    tags: tuple[str, ...] = ()
+    notes: str = ""
     writers: frozenset[str] = frozenset()
     """Writer ids and start times of the environments in its config: whose rows these are."""
 
@@ -170,14 +176,34 @@ class Api:
         bucket = dig(data, "model", "bucket")
         if not isinstance(bucket, dict):
             return None
-        tail = _json_or_none(bucket.get("historyTail"))
+        config, summary = _json_or_none(bucket.get("config")), _json_or_none(bucket.get("summaryMetrics"))
         return ResumeStatus(
             history_lines=_count(bucket.get("historyLineCount")),
             events_lines=_count(bucket.get("eventsLineCount")),
             console_lines=_count(bucket.get("logLineCount")),
-            history_tail=tuple(row for row in tail if isinstance(row, str)) if isinstance(tail, list) else (),
-            writers=_writers(_json_or_none(bucket.get("config"))),
+            history_tail=_texts(_json_or_none(bucket.get("historyTail"))),
+            events_tail=_texts(_json_or_none(bucket.get("eventsTail"))),
+            summary=summary if isinstance(summary, dict) else {},
+            config=config if isinstance(config, dict) else {},
+            tags=_texts(bucket.get("tags")),
+            notes=str(bucket.get("notes") or ""),
+            writers=_writers(config),
         )
+
+    def rewind(self, entity: str | None, project: str | None, run_id: str, step: int) -> int:
+        """Take back every row behind the last one of step `step` or below; the number of rows that are left."""
+        variables = {
+            "runName": run_id,
+            "entity": entity,
+            "project": project,
+            "metricName": "_step",
+            "metricValue": float(step),
+        }
+        data = self.execute("RewindRun", graphql.REWIND_RUN, variables, project or "")
+        run = dig(data, "rewindRun", "rewoundRun")
+        if not isinstance(run, dict):
+            raise Permanent("RewindRun: the answer names no run", status=200)
+        return _count(run.get("historyLineCount"))
 
     def stream(self, run: RemoteRun, body: bytes, *, divisible: bool = False) -> None:
         """Post one `file_stream` body. Returns when the server has answered that it took it, with a whole answer.
@@ -413,6 +439,10 @@ def dig(value: Any, *path: str) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _count(value: Any) -> int:

@@ -19,7 +19,6 @@ from enum import Enum
 from typing import Any
 
 from ..logformat import WireError, decode_history
-from . import contact, runconfig
 from .context import Context
 from .cursor import load
 from .errors import AuthError, OutOfTime, Permanent, SyncError
@@ -165,14 +164,14 @@ def _place(work: RunWork) -> Place:
 
 def _held(work: RunWork, console: ConsoleFile) -> Held:
     """What the logs hold; `console` is filled, and has to stay open while the files are compared."""
-    places = contact.stitch(work.kept_start(), [segment.found for segment in work.segments])
-    lines = places[0][0]
+    lines = work.segments[0].placed.base
     last_step = None
-    for segment, (_, shift) in zip(work.segments, places, strict=True):
+    for segment in work.segments:
         found = segment.found
         lines = lines + found.lines
-        if found.last_step is not None:
-            last_step = max(found.last_step + shift, last_step if last_step is not None else 0)
+        if found.highest_step is not None:
+            highest = found.highest_step + segment.placed.step_shift
+            last_step = max(highest, last_step if last_step is not None else 0)
         if found.lines.console:
             gather_console(found, console)
     summary, _ = work.summary()
@@ -184,7 +183,7 @@ def _held(work: RunWork, console: ConsoleFile) -> Held:
         last_step=last_step,
         exit_code=work.last.found.exit_code,
         summary=json.loads(summary),
-        config=runconfig.config_tree(work.state),
+        config=work.config(),
         files=[*files, *made_files(work, summary, console)],
         artifacts=list(work.state.artifacts),
         alerts=len(work.state.alerts),
@@ -195,8 +194,8 @@ def _held(work: RunWork, console: ConsoleFile) -> Held:
 def _local_steps(work: RunWork) -> Counter[int]:
     """The step of each row as it is sent, and how many rows have it."""
     steps: Counter[int] = Counter()
-    places = contact.stitch(work.kept_start(), [segment.found for segment in work.segments])
-    for segment, (_, shift) in zip(work.segments, places, strict=True):
+    for segment in work.segments:
+        shift = segment.placed.step_shift
         rows = Rows(shift, segment.found.steps)
         with segment.head.path.open("rb", buffering=0) as file:
             for record in good_records(file):

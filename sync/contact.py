@@ -1,33 +1,32 @@
-"""First contact: where the lines of a run's logs go at the server, decided once and then kept in the cursors.
+"""First contact, and every later one: what the server holds of the run, and whether it is what these logs left there.
 
 A line number says where a row is written, so a wrong base overwrites somebody's rows. What the server holds already is
-either ours (then the same lines are written again, which changes nothing), or of an earlier segment of a resumed run
+either ours (then the same lines are written again, which changes nothing), or of an earlier log of a resumed run
 (then ours go behind it), or of an unknown writer (then nothing is sent).
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple
 
-from ..logformat import RunState
-from .api import Api, ResumeStatus
-from .cursor import Lines
+from ..logformat.runstate import nanoseconds
+from . import tails
+from .api import Api, RemoteRun, ResumeStatus
+from .cursor import Cursor, Lines, row_mark
 from .errors import Permanent, Refused
-from .lines import Rows
+from .inherited import Inherited
+from .placing import Place, Start
 from .plan import RunPlan
+<<<<<<< mine
+from .runconfig import rfc3339
+from .segment import Segment
+from .work import RunWork
+=======
 from .runconfig import environment_trees
 from .scan import Facts, row_at
+>>>>>>> head
 
-
-@dataclass
-class Start:
-    """Where the first segment begins. `known_rows` are already there, counted from the base."""
-
-    base: Lines
-    step_shift: int = 0
-    known_rows: int = 0
+_OTHER_ID = "sync it under another id (--id), or delete the run there"
 
 
 def ask(api: Api, plan: RunPlan) -> ResumeStatus | None:
@@ -40,86 +39,300 @@ def ask(api: Api, plan: RunPlan) -> ResumeStatus | None:
         return None
 
 
-def first_contact(status: ResumeStatus | None, plan: RunPlan, facts: list[Facts], state: RunState) -> Start:
-    """The start for logs that were never sent from here.
+def recall(work: RunWork) -> None:
+    """Find out what the logs are stitched to, by what their cursors say."""
+    if all(segment.cursor is None for segment in work.segments):
+        return
+    work.start, work.inherited = _kept_start(work)
+    if _gone(work):  # the logs stay where they are: what lay between them cannot be counted
+        work.anchors = [_kept_place(segment) for segment in work.segments]
+
+
+def prepare(work: RunWork) -> bool:
+    """The same by what the server says, once the logs were read: where none of them, or not all, were sent from here.
+
+    Returns:
+        Whether the logs have to be stitched anew.
+
+    Raises:
+        SyncError: the server does not answer; `Refused` if it holds rows that no log here can go behind.
+        OSError: a log cannot be read.
+    """
+    before = work.start
+    if all(segment.cursor is None for segment in work.segments):
+        work.status = ask(work.context.api, work.plan)
+        _begin(work)
+    elif work.anchors:
+        _go_on_without(work, _gone(work))
+    return work.start is not before
+
+
+def check(work: RunWork, *, following: bool) -> None:
+    """Compare what the server holds with the logs, once they are read and before the run is announced.
+
+    A cursor that a process before this one left may speak of a run that was deleted meanwhile and made again by others.
 
     Raises:
         Refused: the server holds rows that are not of these logs.
-        OSError: a log cannot be read.
     """
+    known = [segment.position for segment in work.segments if segment.cursor is not None]
+    if not known:
+        _check_first(work)
+        return
+    first = work.segments[0]
+    if first.cursor is None and not work.anchors:
+        _check_room(work, next(segment for segment in work.segments if segment.cursor is not None))
+    if following or work.anchors or not any(cursor.reached for cursor in known):
+        return
+    status = work.status = ask(work.context.api, work.plan)
+    if status is None:  # the announcement makes it anew, and says so
+        return
+    if status.history_lines == 0:
+        for cursor in known:
+            cursor.start_again()
+        return
+    tail = status.history_tail[-1] if status.history_tail else ""
+    mark = row_mark(tail)
+    for cursor in known:
+        cursor.reach = max(cursor.reach, status.history_lines)
+        end = cursor.base.history + cursor.sent.history
+        if end == status.history_lines and mark and mark == cursor.last_row:
+            return
+        if end > status.history_lines:  # what it acknowledged it may yet be counting, or it has lost it
+            cursor.start_again()
+    if tail and not any(tails.holds(segment.found, tails.row_of(tail)) for segment in work.segments):
+        raise Refused(
+            f"the run {work.plan.run_id} at the server ends in a row that is not of these logs: others have written to it, "
+            "or it was deleted and made again; sync all logs of the run in one command, or send this one as "
+            "another run (--id NEW)"
+        )
+
+
+# -- nothing was sent from here -------------------------------------------------------------------------------------------
+
+
+def _begin(work: RunWork) -> None:
+    """Where logs begin that were never sent from here."""
+    status, first = work.status, work.segments[0]
     if status is None or not (status.history_lines or status.events_lines or status.console_lines):
-        return Start(Lines())
-    lines = status.history_lines
-    tail = [_row(text) for text in status.history_tail]
-    rows = sum(fact.lines.history for fact in facts)
-    if 0 < lines <= rows and tail and _same_row(_our_row(facts, lines - 1), tail[-1]):
-        return Start(Lines(), known_rows=lines)
-    if lines <= rows and _is_our_writer(status, state):
-        return Start(Lines())
-    if plan.segments[0].resume and not _is_our_writer(status, state):
-        last = tail[-1].get("_step") if tail else None
-        shift = last + 1 if isinstance(last, int) and _begins_again(facts[0], last) else 0
-        return Start(Lines(lines, status.events_lines, status.console_lines), shift)
-    if lines == 0:
-        return Start(Lines())
-    raise Refused(
-        f"the server already holds {lines} rows for run {plan.run_id} that are not those of this log; "
-        "sync it under another id (--id), or delete the run there"
-    )
+        return
+    rewinds = first.opening.rewinds
+    if not (first.head.resume or rewinds is not None) or is_our_writer(status, work.segments):
+        return
+    tail = tails.row_of(status.history_tail[-1]) if status.history_tail else {}
+    if tail and any(tails.log_holds(segment.head.path, tail) for segment in work.segments):
+        return
+    if rewinds is not None:
+        left = work.context.api.rewind(work.plan.entity, work.plan.project, work.plan.run_id, rewinds)
+        status = work.status = ask(work.context.api, work.plan)
+        if status is None or status.history_lines != left:
+            raise Refused(
+                f"the server says that it rewound run {work.plan.run_id} to {left} rows, but it does not hold them"
+            )
+    _go_behind(work, status, first)
 
 
-def stitch(start: Start, facts: list[Facts]) -> list[tuple[Lines, int]]:
-    """Base and step shift of each segment: lines go on where the segment before ended.
+def _go_behind(work: RunWork, status: ResumeStatus, first: Segment) -> None:
+    """Let the logs from `first` on go behind what the server holds.
 
-    Steps stay as logged where they go on growing. A segment that begins at step 0 again, as offline resumed runs do, is
-    shifted behind the last step of the one before it.
+    Raises:
+        Refused: neither steps nor time say that they are later.
     """
-    places: list[tuple[Lines, int]] = []
-    base, shift, last = start.base, start.step_shift, None
-    for fact in facts:
-        if places:
-            shift = last + 1 if last is not None and _begins_again(fact, last) else 0
-        places.append((base, shift))
-        base = base + fact.lines
-        if fact.last_step is not None:
-            last = max(fact.last_step + shift, last if last is not None else 0)
-    return places
+    tail = tails.row_of(status.history_tail[-1]) if status.history_tail else {}
+    steps = [step for step in (tail.get("_step"), status.summary.get("_step")) if isinstance(step, int)]
+    highest = steps[0] if steps else None
+    work.start = Start(
+        Lines(status.history_lines, status.events_lines, status.console_lines),
+        highest if status.history_lines else None,
+        tails.runtime_of(status),
+    )
+    work.inherited = Inherited.from_status(status)
+    opening = first.opening
+    time = tail.get("_timestamp")
+    is_later = not isinstance(time, (int, float)) or first.head.start_ns >= time * 1e9
+    overlaps = highest is not None and opening.first_step is not None and not opening.restarts
+    overlaps = overlaps and opening.first_step <= highest  # type: ignore[operator]
+    if not is_later and (overlaps or opening.restarts):
+        raise Refused(
+            f"the server holds rows of run {work.plan.run_id} that are later than the start of this log, and not of it; "
+            "sync the logs that they are from in the same command"
+        )
+    if overlaps and work.context.settings.overlap != "first":
+        first.notes.append(
+            f"steps {opening.first_step} to {highest} are at the server from a log that is not here: they stay, and are "
+            "there twice"
+        )
 
 
-def _begins_again(fact: Facts, last: int) -> bool:
-    return fact.first_step == 0 and last >= 0
+def _check_first(work: RunWork) -> None:
+    """What the server held at first contact, once the logs are counted."""
+    status, start = work.status, work.start
+    if status is None or start.base != Lines():
+        return
+    lines = status.history_lines
+    if not (lines or status.events_lines or status.console_lines):
+        return
+    facts = [segment.found for segment in work.segments]
+    rows = sum(fact.lines.history for fact in facts)
+    tail = tails.row_of(status.history_tail[-1]) if status.history_tail else {}
+    if tail and 0 < lines <= rows and tails.is_row_at(work.segments, lines - 1, tail):
+        start.known_rows = lines
+    elif lines <= rows and is_our_writer(status, work.segments):
+        pass
+    elif tail and lines > rows and tails.is_row_at(work.segments, rows - 1, tail):
+        raise Refused(
+            f"the server holds {lines} rows for run {work.plan.run_id}, of which this log has {rows}: a sync that another "
+            f"tool repeated has written rows twice; {_OTHER_ID}"
+        )
+    elif lines:
+        raise Refused(
+            f"the server already holds {lines} rows for run {work.plan.run_id} that are not those of this log; {_OTHER_ID}"
+        )
 
 
+def is_our_writer(status: ResumeStatus, segments: list[Segment]) -> bool:
+    """Whether the server's config names the writer of one of these logs, or when it started."""
+    for segment in segments:
+        environment = segment.opening.environment
+        if environment is None:
+            continue
+        ours = {environment.writer_id} - {""}
+        if environment.HasField("started_at"):
+            ours.add(rfc3339(nanoseconds(environment.started_at)))
+        if ours & status.writers:
+            return True
+    return False
+
+
+# -- some of it was sent from here ----------------------------------------------------------------------------------------
+
+
+def _kept_start(work: RunWork) -> tuple[Start, Inherited]:
+    """What the run had before the first log, as that log's cursor has it."""
+    cursor = work.segments[0].cursor
+    if cursor is None:  # it turned up late, before others that were sent
+        return Start(), Inherited()
+    start = Start(cursor.base, cursor.highest_before, cursor.runtime_before)
+    return start, Inherited.from_json(cursor.inherited)
+
+
+def _gone(work: RunWork) -> set[int]:
+    """Start times of logs that the run had once and that are not here."""
+    kin = {start for segment in work.segments if segment.cursor is not None for start in segment.cursor.kin}
+    return kin - {segment.head.start_ns for segment in work.segments}
+
+
+def _kept_place(segment: Segment) -> Place | None:
+    cursor = segment.cursor
+    return Place(cursor.base, cursor.step_shift, cursor.steps) if cursor is not None else None
+
+
+def _go_on_without(work: RunWork, gone: set[int]) -> None:
+    """See what can be sent while some logs of the run are not here: new ones go behind all of them.
+
+    Raises:
+        Refused: a log cannot grow, or has no place, without those that are gone.
+    """
+    newest = max(gone | {segment.head.start_ns for segment in work.segments if segment.cursor is not None})
+    for segment in work.segments:
+        cursor, start_ns = segment.cursor, segment.head.start_ns
+        grew = cursor is not None and cursor.offset != segment.found.end and start_ns < newest
+        if grew or (cursor is None and start_ns < newest):
+            raise Refused(
+                f"{len(gone)} other logs of run {work.plan.run_id} are not here, and this one belongs before one of "
+                "them: sync all logs of the run in one command"
+            )
+    fresh = next((segment for segment in work.segments if segment.cursor is None), None)
+    if fresh is not None:
+        inherited = work.inherited
+        work.status = ask(work.context.api, work.plan)
+        if work.status is None:
+            raise Refused(f"the server has lost run {work.plan.run_id}, and some of its logs are not here any more")
+        _go_behind(work, work.status, fresh)
+        work.inherited = inherited if inherited.config else work.inherited
+
+
+def _check_room(work: RunWork, placed: Segment) -> None:
+    """A log that turned up late goes before `placed`, if the lines before that one are those of logs that are here."""
+    cursor = placed.position
+    placed_first = not cursor.kin or min(cursor.kin) == placed.head.start_ns
+    if placed_first and cursor.base != Lines() and placed.placed.base != cursor.base:
+        raise Refused(
+            f"the server holds {cursor.base.history} rows of run {work.plan.run_id} from other logs than these; "
+            "sync all logs of the run in one command"
+        )
+
+
+<<<<<<< mine
+# -- where each log goes --------------------------------------------------------------------------------------------------
+=======
 def _is_our_writer(status: ResumeStatus, state: RunState) -> bool:
     trees = environment_trees(state).values()
     ours = {tree.get(name) for tree in trees for name in ("writerId", "startedAt")}
     return not ours.isdisjoint(status.writers)
+>>>>>>> head
 
 
-def _our_row(facts: list[Facts], index: int) -> dict[str, Any]:
-    """Row number `index` over all segments, as the server would hold it."""
-    for fact, (base, shift) in zip(facts, stitch(Start(Lines()), facts), strict=True):
-        if index < base.history + fact.lines.history:
-            return _row_of(fact, index - base.history, shift)
-    return {}
+def settle(work: RunWork, remote: RemoteRun, config: str) -> None:
+    """Fix where the lines of each log go, in its cursor, before the first of them is sent.
+
+    Raises:
+        OSError: a cursor cannot be written.
+    """
+    kin = sorted(
+        {segment.head.start_ns for segment in work.segments}
+        | {start for segment in work.segments if segment.cursor is not None for start in segment.cursor.kin}
+    )
+    reach = max((segment.cursor.reached for segment in work.segments if segment.cursor is not None), default=0)
+    fresh = all(segment.cursor is None for segment in work.segments)
+    first = work.start.base.history
+    for segment in work.segments:
+        facts, place = segment.found, segment.placed
+        cursor = segment.cursor
+        if cursor is None or not is_placed(segment):
+            cursor = _new_cursor(work, remote, segment, place)
+            there = max(0, first + work.start.known_rows - place.base.history)
+            cursor.sent.history = min(there, facts.lines.history)
+            segment.cursor = cursor
+        segment.rows_before = cursor.sent.history
+        cursor.complete, cursor.gaps, cursor.kin, cursor.reach = False, facts.gaps(), kin, reach
+        cursor.steps, cursor.runtime_before = facts.kept_steps, facts.runtime_before
+        if segment is work.segments[0]:
+            cursor.highest_before, cursor.inherited = work.start.highest, work.inherited.as_json()
+        if segment is work.last:
+            cursor.config = config
+        # The first cursor of lines that begin at 0 may be lost: they are found to begin there once more.
+        cursor.save(segment.places.cursor, durably=not (fresh and place.base == Lines()))
 
 
-def _row_of(fact: Facts, index: int, shift: int) -> dict[str, Any]:
-    rows = Rows(shift, fact.steps)
-    row = row_at(fact.log, index, rows)
-    return {} if row is None else _row(rows.line(row))
+def is_placed(segment: Segment) -> bool:
+    """Whether the lines that the cursor knows as acknowledged are the lines that the log has now."""
+    cursor, facts, place = segment.position, segment.found, segment.placed
+    return (
+        (cursor.base, cursor.step_shift) == (place.base, place.step_shift)
+        and cursor.steps == facts.kept_steps
+        and (cursor.runtime_offset, cursor.runtime_shift) == (facts.runtime_offset, facts.runtime_shift)
+    )
 
 
-def _row(text: str) -> dict[str, Any]:
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
+def _new_cursor(work: RunWork, remote: RemoteRun, segment: Segment, place: Place) -> Cursor:
+    facts, old = segment.found, segment.cursor
+    cursor = Cursor(
+        work.target,
+        remote.entity,
+        remote.project,
+        remote.run_id,
+        remote.storage_id,
+        base=place.base,
+        step_shift=place.step_shift,
+        runtime_offset=facts.runtime_offset,
+        runtime_shift=facts.runtime_shift,
+    )
+    if old is not None:  # the lines move; what was uploaded and told beside them does not
+        cursor.files, cursor.artifacts, cursor.alerts = old.files, old.artifacts, old.alerts
+    return cursor
 
 
-def _same_row(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    """Two rows are the same if step and time are: no two rows of different logs share the time to the microsecond."""
-    if "_timestamp" in ours and "_timestamp" in theirs:
-        return bool(ours["_timestamp"] == theirs["_timestamp"] and ours.get("_step") == theirs.get("_step"))
-    return bool(ours) and ours == theirs
+def is_same_run(remote: RemoteRun, cursor: Cursor) -> bool:
+    """Whether the cursor speaks of this run: rows go to where the server says, not to where a file beside the log does."""
+    return astuple(remote)[:4] == (cursor.storage_id, cursor.entity, cursor.project, cursor.run_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from .places import write_whole
+from .steps import ALL_STEPS, Steps
 
 VERSION = 2
 """1: each part of a row was a line of its own."""
@@ -116,11 +118,35 @@ class Cursor:
     """By what identifies their record in this log: usually the client id."""
     alerts: list[tuple[int, int]] = field(default_factory=list)
     """Offsets of records: every alert from the first to the second of a pair was told."""
+    steps: Steps = ALL_STEPS
+    """The rows of this log that count, where some were cut because another log of the run has their steps."""
+    runtime_offset: float = 0.0
+    """Seconds that the run had taken when this log began, as its samples were sent."""
+    runtime_shift: float = 0.0
+    """Seconds that were added to the `_runtime`s of its rows."""
+    runtime_before: float = 0.0
+    """Seconds that the logs before it took."""
+    last_row: str = ""
+    """What tells the last row that was acknowledged from all others: see `row_mark`."""
+    reach: int = 0
+    """Rows that the run has had at the server at some time, over all its logs: those that are too many have to go."""
+    kin: list[int] = field(default_factory=list)
+    """Start times (ns) of the logs that the run had when this one was placed, itself among them."""
+    highest_before: int | None = None
+    """Highest step that the run had at the server before the first of them."""
+    inherited: dict[str, Any] = field(default_factory=dict)
+    """What logs that are not here left at the server: see `Inherited`."""
     version: int = VERSION
+
+    @property
+    def reached(self) -> int:
+        """Rows that the run has had at the server, as far as this log's cursor knows."""
+        return max(self.reach, self.base.history + self.sent.history)
 
     def start_again(self) -> None:
         """Forget what was acknowledged, but not where the lines go, nor what alerts people got: no one wants them twice."""
-        self.offset, self.prefix, self.sent = 0, _EMPTY_PREFIX, Lines()
+        self.reach = self.reached
+        self.offset, self.prefix, self.sent, self.last_row = 0, _EMPTY_PREFIX, Lines(), ""
         self.config = self.summary = ""
         self.files, self.artifacts, self.dropped, self.exit_code, self.complete = {}, {}, [], None, False
 
@@ -232,8 +258,46 @@ def _from_json(document: Any) -> Cursor:
         exit_code=None if document["exit_code"] is None else _exit_code(document["exit_code"]),
         size=_count(document["size"]),
         complete=document["complete"] is True,
+        steps=Steps(_maybe_step(document["steps"]["above"]), _maybe_step(document["steps"]["below"]))
+        if "steps" in document
+        else ALL_STEPS,
+        runtime_offset=_seconds(document.get("runtime_offset", 0.0)),
+        runtime_shift=_seconds(document.get("runtime_shift", 0.0)),
+        runtime_before=_seconds(document.get("runtime_before", 0.0)),
+        last_row=_text(document.get("last_row", "")),
+        reach=_count(document.get("reach", 0)),
+        kin=[_count(start) for start in document.get("kin", [])],
+        highest_before=_maybe_step(document.get("highest_before")),
+        inherited=_tree(document.get("inherited", {})),
         version=document["version"],
     )
+
+
+def row_mark(line: str) -> str:
+    """What tells a row from all others of its run: its step and time, however a server spells them; empty for no row."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return ""
+    return json.dumps([row.get("_step"), row.get("_timestamp")]) if isinstance(row, dict) else ""
+
+
+def _maybe_step(value: Any) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2 * _NO_COUNT):
+        raise TypeError("a step is not a number")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise TypeError("a time is not a number")
+    return float(value)
+
+
+def _tree(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("an object is missing")
+    return value
 
 
 def _lines(value: Any) -> Lines:

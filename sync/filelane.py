@@ -77,7 +77,7 @@ def made_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) 
     goes_on = last.found.exit_code is None and work.is_young(last)
     work.files_wait = work.context.settings.following and goes_on
     made = [] if work.files_wait else [runfiles.made_here(runfiles.SUMMARY_FILE, summary.encode())]
-    made.append(runfiles.config_file(runconfig.config_tree(work.state)))
+    made.append(runfiles.config_file(work.config()))
     environment = runconfig.environment_tree(work.state)
     if environment:
         made.append(runfiles.metadata_file(environment))

@@ -37,6 +37,21 @@ query RunResumeStatus($project: String, $entity: String, $name: String!) {
   }
 }"""
 
+REWIND_RUN = """\
+mutation RewindRun(
+  $runName: String!, $entity: String, $project: String, $metricName: String!, $metricValue: Float!
+) {
+  rewindRun(input: {
+    runName: $runName, entityName: $entity, projectName: $project, metricName: $metricName, metricValue: $metricValue
+  }) {
+    rewoundRun {
+      id name displayName description config sweepName
+      project { id name entity { id name } }
+      historyLineCount
+    }
+  }
+}"""
+
 CREATE_RUN_FILES = """\
 mutation CreateRunFiles($entity: String!, $project: String!, $run: String!, $files: [String!]!) {
   createRunFiles(input: {entityName: $entity, projectName: $project, runName: $run, files: $files}) {

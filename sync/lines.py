@@ -15,7 +15,8 @@ import orjson
 
 from ..logformat import Record, loads
 from ..logformat.console import ConsoleLine, LineAssembler
-from ..logformat.history import STEP, Path, is_part, place_of, step_of
+from ..logformat.elapsed import shifted_runtime
+from ..logformat.history import RUNTIME, STEP, Path, is_part, place_of, step_of
 from ..logformat.runstate import row_of
 from .jsontext import compact
 from .steps import ALL_STEPS, StepCounter, Steps
@@ -168,8 +169,9 @@ class Row:
 class Rows:
     """History records of one log to rows, and those to lines. A row without a step follows the one before it."""
 
-    def __init__(self, step_shift: int = 0, steps: Steps = ALL_STEPS) -> None:
+    def __init__(self, step_shift: int = 0, steps: Steps = ALL_STEPS, runtime_shift: float = 0.0) -> None:
         self._shift = step_shift
+        self._runtime_shift = runtime_shift
         self._counter = StepCounter(steps)
         self._nested: dict[tuple[Path, ...], RowPlan] = {}
         self._last_paths: tuple[Path, ...] = ()
@@ -217,6 +219,9 @@ class Rows:
         elif self._shift:
             values = values.copy()
             values[plan.step] = b"%d" % (step + self._shift)
+        if self._runtime_shift and RUNTIME in paths:
+            values, place = values.copy(), place_of(RUNTIME, paths)
+            values[place] = shifted_runtime(values[place], self._runtime_shift)
         line = plan.line(values)
         if len(line) > MAX_LINE:
             line = self._fit(dict(zip(paths, values, strict=True)), b"%d" % (row.number + self._shift))
@@ -281,8 +286,10 @@ def good_text(text: bytes) -> bytes | None:
     return text.decode("utf-8", "replace").encode()
 
 
-def event_line(record: Record, start_ns: int, dropped: list[str]) -> str:
-    """The line of a stats record; `start_ns` is the run's start, nanoseconds since the epoch (0 if unknown).
+def event_line(record: Record, start_ns: int, dropped: list[str], runtime_offset: float = 0.0) -> str:
+    """The line of a stats record; `start_ns` is the log's start, nanoseconds since the epoch (0 if unknown).
+
+    `runtime_offset` are the seconds that the run had taken by then.
 
     Values for which a line has no room are left out and named in `dropped`.
     """
@@ -291,7 +298,8 @@ def event_line(record: Record, start_ns: int, dropped: list[str]) -> str:
     fields = [  # divided as integers, which rounds once: a float cannot hold the nanoseconds
         b'{"_wandb":true',
         b'"_timestamp":' + orjson.dumps(time_ns / 1_000_000_000),
-        b'"_runtime":' + orjson.dumps((time_ns - start_ns) / 1_000_000_000 if start_ns else 0.0),
+        b'"_runtime":'
+        + orjson.dumps((time_ns - start_ns + round(runtime_offset * 1e9)) / 1_000_000_000 if start_ns else 0.0),
     ]
     items = {item.key: item.value_json.encode() for item in stats.item}
     room = MAX_LINE - 256  # for the fields above

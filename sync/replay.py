@@ -12,27 +12,26 @@ import os
 from collections.abc import Iterator
 from dataclasses import astuple
 
-from ..logformat import RunState
-from . import contact, runconfig, runfiles, verdict
+from . import contact, rewind, runfiles, verdict
 from .alerts import send_alerts
-from .api import RemoteRun, RunFields
+from .api import RunFields
 from .artifacts import send_artifacts
 from .context import Context
 from .cursor import VERSION, Cursor, Lines
 from .dryrun import dry_run
-from .errors import AuthError, Conflict, Interrupted, OutOfTime, Refused, SyncError
+from .errors import AuthError, Conflict, Interrupted, OutOfTime, Permanent, Refused, SyncError
 from .filelane import send_files
 from .lock import Lock, LockedError
+from .placing import Opening, Stitch
 from .plan import RunPlan
 from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict
 from .rowlane import LastWord, RowLane, gather_console
 from .scan import Facts, NeedsFold, scan
-from .segment import Segment
 from .work import RunWork
 
 
 class RunReplay:
-    """Brings one run to the server. `run` never raises but for a stop."""
+    """Brings one run to the server. `run` never raises on purpose."""
 
     def __init__(self, plan: RunPlan, context: Context) -> None:
         self.plan = plan
@@ -43,11 +42,7 @@ class RunReplay:
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
     def run(self) -> list[RunReport]:
-        """Sync all segments; one report for each.
-
-        Raises:
-            Interrupted: the sync was stopped. What was acknowledged is in the cursors.
-        """
+        """Sync all segments; one report for each. If the sync is stopped, what was acknowledged is in the cursors."""
         context, work = self.context, self.work
         if context.denied:
             return verdict.failed(work, context.denied, credentials=True)
@@ -60,7 +55,12 @@ class RunReplay:
         except LockedError as error:
             return verdict.failed(work, str(error), Verdict.SKIPPED, try_again=True)
         except Interrupted:
-            raise
+            reason = (
+                "interrupted; the next sync goes on from here"
+                if self._has_sent()
+                else "interrupted before anything was sent"
+            )
+            return verdict.failed(work, reason, Verdict.PARTIAL if self._has_sent() else Verdict.FAILED, try_again=True)
         except AuthError as error:
             if error.status == 401:
                 context.denied = f"the server does not accept the API key: {error}"
@@ -69,13 +69,24 @@ class RunReplay:
         except Conflict as error:
             return verdict.failed(work, f"{error}; --id NEW sends it as another run")
         except OutOfTime as error:
-            sent = any(segment.cursor is not None and segment.cursor.sent.history for segment in self.segments)
-            return verdict.failed(work, str(error), Verdict.PARTIAL if sent else Verdict.FAILED, try_again=True)
+            return verdict.failed(
+                work, str(error), Verdict.PARTIAL if self._has_sent() else Verdict.FAILED, try_again=True
+            )
+        except Permanent as error:
+            gone = (
+                "; the run was deleted at the server: --id NEW sends it as another run"
+                if error.status in (404, 410)
+                else ""
+            )
+            return verdict.failed(work, f"{error}{gone}")
         except SyncError as error:
             return verdict.failed(work, str(error))
         except OSError as error:
             name = f"{error.filename}: " if error.filename else ""
             return verdict.failed(work, f"{name}{error.strerror or error}")
+
+    def _has_sent(self) -> bool:
+        return any(segment.cursor is not None and segment.cursor.sent != Lines() for segment in self.segments)
 
     def read(self) -> RunWork:
         """Load the cursors and read the logs, and nothing else: for whoever wants to know what they hold.
@@ -85,21 +96,34 @@ class RunReplay:
         """
         for segment in self.segments:
             segment.load_cursor(self.work.target)
+        contact.recall(self.work)
         self._scan()
         return self.work
 
     def _sync(self) -> list[RunReport]:
+        try:
+            return self._sync_once()
+        except _LostRunError:
+            self.work.forget()
+            return self._sync_once()
+
+    def _sync_once(self) -> list[RunReport]:
         work = self.work
-        for segment in self.segments:
-            segment.load_cursor(work.target, again=self.context.settings.include_synced)
         settings = self.context.settings
+        if not work.is_lost:
+            for segment in self.segments:
+                segment.load_cursor(work.target, again=settings.include_synced)
         forced = settings.include_synced or settings.dry_run or settings.changes_run
         if not forced and all(segment.is_done() for segment in self.segments):
             return verdict.finish(work, NOTHING_NEW)
+        contact.recall(work)
         self._scan()
-        fields = runconfig.run_fields(work.state, self.plan, self.context.settings)
-        if self.context.settings.dry_run:
+        if settings.dry_run:
             return dry_run(work)
+        if contact.prepare(work):
+            work.unread()
+            self._scan()
+        fields = work.fields()
         console_file = runfiles.ConsoleFile()
         with contextlib.closing(console_file):
             if work.folds_later or self._has_news(fields):
@@ -136,113 +160,84 @@ class RunReplay:
                 lock.release()
 
     def _scan(self) -> None:
-        """Read the logs for the first time."""
+        """Read the logs for the first time, each with the rows of it that count."""
+        work = self.work
         only = self.segments[0] if len(self.segments) == 1 else None
         if only is not None and only.cursor is None and not self.context.settings.dry_run:
             # All rows are going to be read again and sent: they are folded then, and not twice.
             try:
-                only.facts = self._scan_one(only, fold_rows=False)
+                self._read_all(fold_rows=False)
             except NeedsFold:
-                self.work.state = RunState(keep_rows=False)
+                work.unread()
             else:
-                self.work.folds_later = True
+                work.folds_later = True
                 return
+        self._read_all(fold_rows=True)
         for segment in self.segments:
-            facts = segment.facts = self._scan_one(segment, fold_rows=True)
             cursor = segment.cursor
             if cursor is None:
                 continue
-            if cursor.lost_less(facts.gaps()) or (cursor.version == 1 and facts.parts):
+            if cursor.lost_less(segment.found.gaps()) or (cursor.version == 1 and segment.found.parts):
                 cursor.start_again()
                 segment.rows_before = 0
             cursor.version = VERSION
 
-    def _scan_one(self, segment: Segment, *, fold_rows: bool) -> Facts:
-        head, young = segment.head, self.work.is_young(segment)
-        return scan(head.path, self.work.state, start_ns=head.start_ns, young=young, fold_rows=fold_rows)
+    def _read_all(self, *, fold_rows: bool) -> None:
+        work = self.work
+        alone = len(self.segments) == 1 and work.start.highest is None  # nothing to be stitched to
+        openings = [Opening()] if alone else [segment.opening for segment in self.segments]
+        stitching = Stitch(openings, work.start, self.context.settings.overlap, work.anchors)
+        for index, segment in enumerate(self.segments):
+            head, place = segment.head, stitching.begin()
+            cursor = segment.cursor if index == 0 or work.anchors else None
+            before = cursor.runtime_before if cursor is not None else work.start.runtime
+            work.state.elapsed.before = max(work.state.elapsed.before, before)
+            segment.place = place
+            segment.facts = scan(
+                head.path,
+                work.state,
+                start_ns=head.start_ns,
+                young=work.is_young(segment),
+                fold_rows=fold_rows,
+                steps=place.steps,
+            )
+            stitching.end(segment.facts)
 
     def _has_news(self, fields: RunFields) -> bool:
         """Whether a row, the config or the summary differs from what the server acknowledged."""
         for segment in self.segments:
-            if segment.cursor is None or segment.cursor.offset != segment.found.end:
+            if segment.cursor is None or segment.cursor.offset != segment.found.end or not contact.is_placed(segment):
                 return True
-        places = contact.stitch(self.work.kept_start(), [segment.found for segment in self.segments])
-        moved = any(
-            (segment.position.base, segment.position.step_shift) != place
-            for segment, place in zip(self.segments, places, strict=True)
-        )
-        config = self.work.last.position.config
-        return moved or config != _fields_hash(fields) or self.work.changed_summary() is not None
+        return self.work.last.position.config != _fields_hash(fields) or self.work.changed_summary() is not None
 
     # -- contact -----------------------------------------------------------------------------------------------------
 
-    def _unchanged(self, fields: RunFields) -> RemoteRun | None:
-        """The run as the server named it, where that was just now and there is nothing new to say of it."""
-        cursor = self.work.last.cursor
-        if not self.context.settings.following or cursor is None or cursor.config != _fields_hash(fields):
-            return None
-        return self.work.remote()
-
     def _contact(self, fields: RunFields) -> None:
-        """Make or find the run at the server, and fix where the lines of each segment go."""
-        facts = [segment.found for segment in self.segments]
+        """Make or find the run at the server, and fix where the lines of each segment go.
+
+        Raises:
+            Refused: the server holds what is not of these logs.
+            _LostRunError: the server has lost the run.
+        """
+        work, following = self.work, self.context.settings.following
+        contact.check(work, following=following)
         for segment in self.segments:
             segment.places.unmark()  # whatever a marker said, it does not hold any more
+        rewind.take_back(work)
         known = next((segment.cursor for segment in self.segments if segment.cursor is not None), None)
-        start = self.work.kept_start()
-        unasked = False
-        if known is None:
-            status = contact.ask(self.context.api, self.plan)
-            start = contact.first_contact(status, self.plan, facts, self.work.state)
-            unasked = status is None
-        elif (
-            self.segments[0].cursor is None
-            and known.base != Lines()
-            and known.base not in [base for base, _ in contact.stitch(start, facts)]
-        ):
-            raise Refused(
-                f"the server holds {known.base.history} rows of run {self.plan.run_id} from other logs than these; "
-                "sync all logs of the run in one command"
-            )
-        remote = self._unchanged(fields) or self.context.api.upsert(fields)
-        if unasked and remote.history_lines and not remote.inserted:
+        last = work.last.cursor
+        if following and last is not None and last.config == _fields_hash(fields):
+            remote = work.remote()  # as the server named it just now; there is nothing new to say of it
+        else:
+            remote = self.context.api.upsert(fields)
+        if known is None and work.status is None and remote.history_lines and not remote.inserted:
             raise Refused(
                 f"the server holds {remote.history_lines} rows of run {self.plan.run_id} and does not say which; "
                 "sync it under another id (--id), or delete the run there"
             )
-        if known is not None and (remote.inserted or not _is_same_run(remote, known)):
-            # The server has lost the run, or made a new one of this name: all of it goes again.
-            start = contact.Start(Lines())
-            for segment in self.segments:
-                segment.cursor = None
-                segment.rows_before = 0
-        first = start.base.history
-        for segment, (base, shift) in zip(self.segments, contact.stitch(start, facts), strict=True):
-            cursor = segment.cursor
-            if cursor is None or (cursor.base, cursor.step_shift) != (base, shift):
-                cursor = self._new_cursor(remote, base, shift)
-                there = max(0, first + start.known_rows - base.history)
-                cursor.sent.history = min(there, segment.found.lines.history)
-                if segment.cursor is not None:  # its lines move; artifacts and alerts have no lines
-                    cursor.artifacts, cursor.alerts = segment.cursor.artifacts, segment.cursor.alerts
-                segment.cursor = cursor
-            segment.rows_before = cursor.sent.history
-            cursor.complete, cursor.gaps = False, segment.found.gaps()
-            if segment is self.work.last:
-                cursor.config = _fields_hash(fields)
-            # The first cursor of lines that begin at 0 may be lost: they are found to begin there once more.
-            cursor.save(segment.places.cursor, durably=known is not None or base != Lines())
-
-    def _new_cursor(self, remote: RemoteRun, base: Lines, shift: int) -> Cursor:
-        return Cursor(
-            self.work.target,
-            remote.entity,
-            remote.project,
-            remote.run_id,
-            remote.storage_id,
-            base=base,
-            step_shift=shift,
-        )
+        if known is not None and (remote.inserted or not contact.is_same_run(remote, known)):
+            raise _LostRunError
+        contact.settle(work, remote, _fields_hash(fields))
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -289,10 +284,8 @@ class RunReplay:
             facts[0].damage += work.state.gaps[gaps:]
 
 
-def _is_same_run(remote: RemoteRun, cursor: Cursor) -> bool:
-    """Whether the cursor speaks of this run: rows go to where the server says, not to where a file beside the log does."""
-    ours = (cursor.storage_id, cursor.entity, cursor.project, cursor.run_id)
-    return ours == (remote.storage_id, remote.entity, remote.project, remote.run_id)
+class _LostRunError(Exception):
+    """The server has lost the run, or made a new one of this name: all of it goes again."""
 
 
 def _fields_hash(fields: RunFields) -> str:

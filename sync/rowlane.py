@@ -19,7 +19,7 @@ from typing import BinaryIO
 from ..logformat import Record, RunState, WireError, decode_history
 from .api import Api, RemoteRun
 from .body import Body
-from .cursor import Cursor, Lines, prefix_hash
+from .cursor import Cursor, Lines, prefix_hash, row_mark
 from .errors import Permanent, TooLarge
 from .lines import Console, Row, Rows, console_text, event_line
 from .runfiles import ConsoleFile
@@ -46,6 +46,8 @@ class _Posted:
     summary: str | None
     dropped: list[str]
     offset: int
+    last_row: str | None
+    """Its last row's line."""
 
 
 @dataclass
@@ -95,7 +97,8 @@ class RowLane:
     def _gather(self, file: BinaryIO, last: LastWord) -> None:
         """Read the log and post body after body."""
         facts, sent = self.facts, self.cursor.sent
-        rows, console = Rows(self.cursor.step_shift, facts.steps), Console(facts.start_ns)
+        rows = Rows(self.cursor.step_shift, facts.steps, facts.runtime_shift)
+        console = Console(facts.start_ns)
         self._dropped = rows.dropped
         self._fold = RowFold(self.state) if self.state is not None else None
         self._row_records, self._resumed_at = 0, self.cursor.offset
@@ -161,7 +164,8 @@ class RowLane:
                 return []
             if record.kind == "stats":
                 fresh = seen.events >= sent.events
-                line = event_line(record, self.facts.start_ns, self._dropped if fresh else [])
+                dropped = self._dropped if fresh else []
+                line = event_line(record, self.facts.start_ns, dropped, self.facts.runtime_offset)
                 seen.events += 1
                 return [line] if fresh else []
             if record.kind in Console.KINDS:
@@ -220,7 +224,8 @@ class RowLane:
         lines = Lines(len(body.history), len(body.events), len(body.console) - unfinished)
         self._queued = self._queued + lines
         done = self.pool.submit(self._post_in_parts, body)
-        self._in_flight = _Posted(done, lines, body.summary, list(self._dropped), offset)
+        last_row = body.history[-1] if body.history else None
+        self._in_flight = _Posted(done, lines, body.summary, list(self._dropped), offset, last_row)
         self._dropped.clear()
 
     def _settle(self, log: BinaryIO) -> None:
@@ -232,6 +237,8 @@ class RowLane:
         self._in_flight = None
         self.cursor.sent = self.cursor.sent + posted.lines
         self.cursor.dropped = list(dict.fromkeys([*self.cursor.dropped, *posted.dropped, *left_out]))
+        if posted.last_row is not None:
+            self.cursor.last_row = row_mark(posted.last_row)
         if posted.summary is not None:
             self.cursor.summary = summary_hash(posted.summary)
         self._save(log, posted.offset)

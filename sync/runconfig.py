@@ -42,8 +42,14 @@ def config_tree(state: RunState) -> dict[str, Any]:
             internal[key] = text
     internal["t"] = telemetry_tree(telemetry)
     internal["m"] = metric_list(state.metrics)
+<<<<<<< mine
+    environments = [_environment(environment) for environment in state.environments]
+    if environments:  # one of each log, so that none of its writers is forgotten
+        internal["e"] = {tree.get("writerId") or state.info.run_id: tree for tree in environments}
+=======
     if state.environments:
         internal["e"] = {writer or state.info.run_id: tree for writer, tree in environment_trees(state).items()}
+>>>>>>> head
     tree["_wandb"] = {"value": internal}
     return tree
 
@@ -100,6 +106,16 @@ def environment_trees(state: RunState) -> dict[str, dict[str, Any]]:
 
 
 def environment_tree(state: RunState) -> dict[str, Any]:
+<<<<<<< mine
+    """The environment record as the server shows it: camel case, 64-bit numbers as text."""
+    return {} if state.environment is None else _environment(state.environment)
+
+
+def _environment(environment: Any) -> dict[str, Any]:
+    tree: dict[str, Any] = MessageToDict(environment)
+    if environment.HasField("started_at"):
+        tree["startedAt"] = rfc3339(nanoseconds(environment.started_at))
+=======
     """The environment of the latest writer; empty if no log says it."""
     return _environment_tree(state.environment) if state.environment is not None else {}
 
@@ -108,11 +124,12 @@ def _environment_tree(environment: Any) -> dict[str, Any]:
     tree: dict[str, Any] = MessageToDict(environment)
     if environment.HasField("started_at"):
         tree["startedAt"] = _rfc3339(nanoseconds(environment.started_at))
+>>>>>>> head
     return tree
 
 
-def _rfc3339(time_ns: int) -> str:
-    """A time in UTC with as many digits of the second, in groups of three, as it has."""
+def rfc3339(time_ns: int) -> str:
+    """As the server shows it: a time in UTC with as many digits of the second, in groups of three, as it has."""
     seconds, nanos = divmod(time_ns, 1_000_000_000)
     try:
         text = datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
@@ -159,7 +176,7 @@ def summary_tree(state: RunState, last_step: int | None) -> dict[str, Any]:
         tree["_step"] = last_step
     internal = tree.get("_wandb")
     runtime = internal.get("runtime") if isinstance(internal, dict) else None
-    if not isinstance(runtime, int):
+    if not isinstance(runtime, int) or (state.elapsed.before and runtime < int(state.runtime)):
         tree["_wandb"] = {**(internal if isinstance(internal, dict) else {}), "runtime": int(state.runtime)}
     return _sorted(tree)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from .cursor import Cursor, Target, load, matches
 from .places import Places
+from .placing import Opening, Place, opening_of
 from .plan import LogHead
 from .scan import Facts
 
@@ -18,9 +19,24 @@ class Segment:
     places: Places
     cursor: Cursor | None = None
     facts: Facts | None = None
+    place: Place | None = None
     rows_before: int = 0
     """Rows that the server had acknowledged when this sync began."""
     missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What happened to this log that its user would not expect, though nothing is missing."""
+    _opening: Opening | None = None
+
+    @property
+    def opening(self) -> Opening:
+        """What the log says before its first row.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        if self._opening is None:
+            self._opening = opening_of(self.head.path)
+        return self._opening
 
     @property
     def found(self) -> Facts:
@@ -28,6 +44,13 @@ class Segment:
         if self.facts is None:
             raise RuntimeError("the log was not read yet")
         return self.facts
+
+    @property
+    def placed(self) -> Place:
+        """Where its lines go, once the log was read."""
+        if self.place is None:
+            raise RuntimeError("the log was not read yet")
+        return self.place
 
     @property
     def position(self) -> Cursor:

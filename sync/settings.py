@@ -20,6 +20,7 @@ DEFAULT_BASE_URL = "https://api.wandb.ai"
 DEFAULT_JOBS = 8
 MAX_JOBS = 32
 """More runs at a time than the default pay where answers are slow: each waits for its own."""
+OVERLAPS = ("last", "first", "both")
 STATES = ("finished", "failed", "crashed", "running")
 """How a run may stand: its exit record says 0, or another code; it has none, and is gone, or goes on."""
 
@@ -52,6 +53,9 @@ class SyncSettings:
     """How long a request is retried after its first failure; 0 for a single attempt."""
     stale_after: float = 600.0
     """A log without an exit record that has not grown for so long belongs to a run that is gone."""
+    overlap: str = "last"
+    """Whose rows count where two logs of a run have the same steps: the later one's ("last"), the earlier one's ("first"), or
+    those of both ("both")."""
     include_synced: bool = False
     """Also send logs that another tool has marked as synced, and send again what we have sent, to the same lines."""
     follow_links: bool = False
@@ -73,6 +77,8 @@ class SyncSettings:
         except ValueError:
             hint = "" if "://" in self.base_url else f"; did you mean http://{self.base_url}?"
             raise UsageError(f"base URL: {self.base_url!r} is not an http(s) URL{hint}") from None
+        if self.overlap not in OVERLAPS:
+            raise UsageError(f"overlap: one of {', '.join(OVERLAPS)}, not {self.overlap!r}")
         if self.jobs is not None and self.jobs < 1:
             raise UsageError("jobs: at least 1")
         if not (self.retry_for >= 0 and self.stale_after >= 0):  # neither is NaN

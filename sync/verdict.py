@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .report import RunReport, Verdict, shorten
+from .rewind import leftovers
 from .segment import Segment
 from .weburl import run_url
 from .work import RunWork
@@ -26,6 +27,7 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             if head.salvaged:
                 segment.missing.append("the run record: project and entity are the defaults")
             segment.missing += work.missing
+            segment.missing += leftovers(work)
             cursor.complete = not (segment.missing or segment.facts.unfinished or work.files_wait)
             cursor.size, cursor.gaps, cursor.lacks = segment.facts.size, segment.facts.gaps(), len(segment.missing)
             cursor.save(segment.places.cursor)
@@ -37,6 +39,7 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             verdict, reason = Verdict.LIVE, note or "no exit record yet: the run goes on"
         else:
             verdict = Verdict.SYNCED
+            reason = "; ".join([*([note] if note else []), *segment.notes, *cut_notes(work, segment)])
             if not ended:
                 reason = "all sent; the log has no exit record and has not grown: the run crashed"
         if verdict is Verdict.SYNCED:
@@ -46,6 +49,30 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
         try_again = work.only_late and not _lost_for_good(segment)
         reports.append(report(work, segment, verdict, reason, try_again=try_again))
     return reports
+
+
+def cut_notes(work: RunWork, segment: Segment) -> list[str]:
+    """What of a log does not count, because another log of the run has its steps; and what it was taken for."""
+    notes = []
+    facts, place, overlap = (
+        segment.found if segment.facts is not None else None,
+        segment.place,
+        work.context.settings.overlap,
+    )
+    if facts is None or place is None:
+        return []
+    if facts.cut and place.steps.below is not None:
+        notes.append(
+            f"{facts.cut} rows from step {place.steps.below + place.step_shift} on are replaced by a later log's"
+        )
+    elif facts.cut:
+        notes.append(f"{facts.cut} rows are left out: an earlier log has their steps (overlap: {overlap})")
+    if place.step_shift and not segment.head.resume:
+        notes.append(
+            f"it begins at step 0 again and does not say that it goes on: {place.step_shift} is added to its steps; "
+            "--id NEW sends it as another run"
+        )
+    return notes
 
 
 def _lost_for_good(segment: Segment) -> bool:

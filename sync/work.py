@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..logformat import RunState
-from . import contact, runconfig
-from .api import RemoteRun
+from . import runconfig
+from .api import RemoteRun, ResumeStatus, RunFields
 from .context import Context
-from .cursor import Lines, Target
+from .cursor import Target
+from .inherited import Inherited
 from .lines import MAX_LINE
 from .places import Places, is_writable
+from .placing import Place, Start
 from .plan import RunPlan
 from .rowlane import summary_hash
 from .segment import Segment
@@ -33,6 +36,17 @@ class RunWork:
     """What is missing of the run as a whole (its files): no log of it is done before all of it is there."""
     files_wait: bool = False
     """Some files are left to a later sync, as `following` has it."""
+    start: Start = field(default_factory=Start)
+    """What the run had at the server before the first of these logs."""
+    anchors: list[Place | None] = field(default_factory=list)
+    """Places that have to stay as they are; see `Stitch`."""
+    inherited: Inherited = field(default_factory=Inherited)
+    status: ResumeStatus | None = None
+    """What the server said that it holds of the run, if it was asked and has it."""
+    leftover: str = ""
+    """Rows of an earlier arrangement of these logs that could not be taken from the server."""
+    is_lost: bool = False
+    """The server has lost the run: no cursor holds any more."""
     late: int = 0
     """How many of the missing things are missing only because the server or the network was not there."""
     _young: bool | None = None
@@ -77,22 +91,45 @@ class RunWork:
             return segment.facts.exit_code
         return segment.cursor.exit_code if segment.cursor is not None else None
 
-    def kept_start(self) -> contact.Start:
-        """Where the first segment begins, as its cursor has it."""
-        cursor = self.segments[0].cursor
-        return contact.Start(cursor.base, cursor.step_shift) if cursor is not None else contact.Start(Lines())
+    def forget(self) -> None:
+        """Begin anew: nothing of the run is at the server."""
+        self.is_lost = True
+        self.unread()
+        self.start, self.anchors, self.inherited, self.status = Start(), [], Inherited(), None
+        for segment in self.segments:
+            segment.cursor = None
+            segment.rows_before = 0
+            segment.notes.clear()
+
+    def unread(self) -> None:
+        """Forget what was read, for another reading."""
+        self.folds_later = False
+        self.state = RunState(keep_rows=False)
+        for segment in self.segments:
+            segment.facts = segment.place = None
+
+    def fields(self) -> RunFields:
+        """What the logs say of the run, as the server takes it."""
+        plan, settings = self.plan, self.context.settings
+        fields = runconfig.run_fields(self.state, plan, settings)
+        return self.inherited.fields_under(fields, self.config())
+
+    def config(self) -> dict[str, Any]:
+        """The config, each key wrapped as `{"value": ..}`."""
+        return self.inherited.config_under(runconfig.config_tree(self.state))
 
     def summary(self) -> tuple[str, list[str]]:
         """The summary line, and the keys that it has no room for."""
         last: int | None = None
         if self.folds_later:
-            self.segments[0].found.last_step = self.state.last_step
-        places = contact.stitch(self.kept_start(), [segment.found for segment in self.segments])
-        for segment, (_, shift) in zip(self.segments, places, strict=True):
-            if segment.found.last_step is not None:
-                last = segment.found.last_step + shift
+            facts = self.segments[0].found
+            facts.last_step, facts.highest_step = self.state.last_step, self.state.highest_step
+        for segment in self.segments:
+            if segment.found.last_step is not None and segment.place is not None:
+                last = segment.found.last_step + segment.place.step_shift
+        tree = self.inherited.summary_under(runconfig.summary_tree(self.state, last))
         dropped: list[str] = []
-        return runconfig.summary_line(runconfig.summary_tree(self.state, last), MAX_LINE, dropped), dropped
+        return runconfig.summary_line(dict(sorted(tree.items())), MAX_LINE, dropped), dropped
 
     def changed_summary(self) -> str | None:
         """The summary line, or None if the server has it already."""

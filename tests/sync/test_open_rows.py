@@ -213,10 +213,10 @@ def test_a_last_row_that_had_no_room_is_not_forgotten(rig: Rig) -> None:
     rig.sync()
     log = make(rig, copied(row), copied(row), append=True)
     rig.backend.forget()
-    rig.backend.before = Death(3, "before")
+    rig.backend.before = Death(4, "before")
     with pytest.raises(Killed):
         rig.sync(body_bytes=400)
-    assert rig.backend.operations() == ["UpsertBucket", "stream", "stream"]
+    assert rig.backend.operations() == ["RunResumeStatus", "UpsertBucket", "stream", "stream"]
     rig.backend.before = lambda *_: None
 
     rig.sync()
@@ -299,7 +299,7 @@ def test_parts_that_are_too_much_for_a_line_are_named_and_bounded(rig: Rig, monk
 
 
 def test_segments_are_never_joined(rig: Rig) -> None:
-    """A resumed run that logs its last step again has it twice: the logs are counted apart."""
+    """A resumed run that logs its last step again has it twice, where both count: the logs are counted apart."""
     for number, resume in ((1, False), (2, True)):
         start = logs.START_S + 100 * number
         log = rig.folder / f"run-2026092{number}_141320-seg" / "run-seg.wandb"
@@ -311,7 +311,7 @@ def test_segments_are_never_joined(rig: Rig) -> None:
         )
         rig.settle(log, 3600)
 
-    report = rig.sync()
+    report = rig.sync(overlap="both")
 
     assert [run.rows for run in report.runs] == [1, 1]
     assert [(row["_step"], row["n"]) for row in rig.backend.runs["seg"].rows] == [(5, 1), (5, 2)]
