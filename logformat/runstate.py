@@ -81,16 +81,8 @@ class RunState:
         """MetricRecords in order of definition, one per name or glob."""
         self.telemetry: Any = None
         """The latest TelemetryRecord, or None."""
-<<<<<<< mine
-        self.environment: Any = None
-        """The EnvironmentRecords of the latest log that has some, merged, or None."""
-        self.environments: list[Any] = []
-        """The same of each log that has some, in order."""
-        self._has_environment = False
-=======
         self.environments: dict[str, Any] = {}
         """Writer id -> its EnvironmentRecords, merged; the logs of a run that was resumed have one each, in their order."""
->>>>>>> head
         self.rows: list[dict[str, Any]] = []
         self.row_count = 0
         self.part_count = 0
@@ -187,7 +179,6 @@ class RunState:
         """
         self._row_step, self._row_offset = None, 0
         self.exit_code, self.exit_runtime, self.preempting = None, 0, False
-        self._has_environment = False
         self.elapsed.begin_log()
 
     def add_all(self, items: Iterable[Record | Gap]) -> RunState:
@@ -433,16 +424,6 @@ class RunState:
 
     def _environment(self, record: Record) -> None:
         environment = record.message()
-<<<<<<< mine
-        if not self._has_environment:
-            self._has_environment = True
-            self.environment = environment
-            self.environments.append(environment)
-        else:
-            if environment.args:
-                del self.environment.args[:]  # the later list replaces, it does not extend
-            self.environment.MergeFrom(environment)
-=======
         writer = environment.writer_id or next(reversed(self.environments), "")
         before = self.environments.get(writer)
         if before is None:
@@ -452,7 +433,6 @@ class RunState:
             if getattr(environment, name):
                 before.ClearField(name)  # the later list replaces, it does not extend
         before.MergeFrom(environment)
->>>>>>> head
 
     def _exit(self, record: Record) -> None:
         end = record.message()

@@ -17,14 +17,9 @@ from .errors import Permanent, Refused
 from .inherited import Inherited
 from .placing import Place, Start
 from .plan import RunPlan
-<<<<<<< mine
 from .runconfig import rfc3339
 from .segment import Segment
 from .work import RunWork
-=======
-from .runconfig import environment_trees
-from .scan import Facts, row_at
->>>>>>> head
 
 _OTHER_ID = "sync it under another id (--id), or delete the run there"
 
@@ -263,14 +258,7 @@ def _check_room(work: RunWork, placed: Segment) -> None:
         )
 
 
-<<<<<<< mine
 # -- where each log goes --------------------------------------------------------------------------------------------------
-=======
-def _is_our_writer(status: ResumeStatus, state: RunState) -> bool:
-    trees = environment_trees(state).values()
-    ours = {tree.get(name) for tree in trees for name in ("writerId", "startedAt")}
-    return not ours.isdisjoint(status.writers)
->>>>>>> head
 
 
 def settle(work: RunWork, remote: RemoteRun, config: str) -> None:

@@ -275,10 +275,9 @@ class RunReplay:
                 self.context.body_bytes,
                 structured,
                 console_file,
-                self.context.rows,
+                self.context.uploads,
                 advance,
                 work.state if work.folds_later else None,
-                self.context.api.uplink.body_bytes,
             ).send(last)
 
         if work.folds_later:

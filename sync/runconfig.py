@@ -42,14 +42,8 @@ def config_tree(state: RunState) -> dict[str, Any]:
             internal[key] = text
     internal["t"] = telemetry_tree(telemetry)
     internal["m"] = metric_list(state.metrics)
-<<<<<<< mine
-    environments = [_environment(environment) for environment in state.environments]
-    if environments:  # one of each log, so that none of its writers is forgotten
-        internal["e"] = {tree.get("writerId") or state.info.run_id: tree for tree in environments}
-=======
     if state.environments:
         internal["e"] = {writer or state.info.run_id: tree for writer, tree in environment_trees(state).items()}
->>>>>>> head
     tree["_wandb"] = {"value": internal}
     return tree
 
@@ -106,16 +100,6 @@ def environment_trees(state: RunState) -> dict[str, dict[str, Any]]:
 
 
 def environment_tree(state: RunState) -> dict[str, Any]:
-<<<<<<< mine
-    """The environment record as the server shows it: camel case, 64-bit numbers as text."""
-    return {} if state.environment is None else _environment(state.environment)
-
-
-def _environment(environment: Any) -> dict[str, Any]:
-    tree: dict[str, Any] = MessageToDict(environment)
-    if environment.HasField("started_at"):
-        tree["startedAt"] = rfc3339(nanoseconds(environment.started_at))
-=======
     """The environment of the latest writer; empty if no log says it."""
     return _environment_tree(state.environment) if state.environment is not None else {}
 
@@ -123,8 +107,7 @@ def _environment(environment: Any) -> dict[str, Any]:
 def _environment_tree(environment: Any) -> dict[str, Any]:
     tree: dict[str, Any] = MessageToDict(environment)
     if environment.HasField("started_at"):
-        tree["startedAt"] = _rfc3339(nanoseconds(environment.started_at))
->>>>>>> head
+        tree["startedAt"] = rfc3339(nanoseconds(environment.started_at))
     return tree
 
 

@@ -160,36 +160,6 @@ def _repeats(summary: bytes, row: bytes) -> bool:
 def scan(
     log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: bool = True, steps: Steps = ALL_STEPS
 ) -> Facts:
-<<<<<<< mine
-    """Read a log into `state` (which may hold earlier segments of the run) and tell what it holds.
-
-    `young` says that its writer may still be alive. Without `fold_rows`, rows and summary records are left to the second
-    reading, and rows are counted with no more than a glance at their steps: for logs of which everything is going to be
-    sent. The second reading has the last word on how many there are.
-
-    Rows outside of `steps` are neither counted nor folded, and no line is theirs: `Facts.cut` tells how many they were.
-    The second reading leaves them out too. Summary records are never cut.
-
-    Raises:
-        OSError: the log cannot be read.
-        NeedsFold: the log has to be scanned with `fold_rows`, into a fresh state.
-    """
-    facts = Facts(log, start_ns, steps=steps)
-    counter = StepCounter(steps)
-    rows_before, parts_before = state.row_count, state.part_count
-    samples_before, gaps_before = state.sample_count, len(state.gaps)
-    files_before = state.files
-    before_it = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
-    highest_before = state.highest_step
-    state.files, state.exit_code, state.last_step, state.preempting = {}, None, None, False
-    state.highest_step = None
-    console = Console(start_ns)
-    state.begin_log()
-    unfolded, before, tail = 0, None, b""
-    with log.open("rb", buffering=0) as file:
-        reader = LogReader(file)
-        for item in reader.finish():
-=======
     """Read a log once: see `Scan`."""
     return Scan(log, state, start_ns=start_ns, fold_rows=fold_rows, steps=steps).read(young=young)
 
@@ -229,7 +199,7 @@ class Scan:
         self._samples_before, self._gaps_before = state.sample_count, len(state.gaps)
         self._lists_before = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
         self._files_before, self._files = state.files, dict[str, str]()
-        state.exit_code, state.last_step, state.preempting = None, None, False
+        state.exit_code, state.last_step, state.highest_step, state.preempting = None, None, None, False
         state.begin_log()
 
     def read(self, *, young: bool) -> Facts:
@@ -261,7 +231,6 @@ class Scan:
         state, fold_rows, steps, console = self._state, self._folds_rows, self._steps, self._console
         before, tail = self._before
         for item in reader.poll():
->>>>>>> head
             if isinstance(item, Gap):
                 state.add(item)
                 continue
@@ -280,30 +249,6 @@ class Scan:
             if item.kind in Console.KINDS:
                 self._console_lines += _count_console(console, item)
             elif item.kind == "metric" and not fold_rows:
-<<<<<<< mine
-                raise NeedsFold(str(log))
-            elif item.kind == "history" and facts.first_step is None:
-                facts.first_step = _step_of(item)
-        facts.size = reader.position
-        facts.lines.console += len(console.rest())
-        facts.cut = counter.cut
-        grown = os.fstat(file.fileno()).st_size > facts.size
-    facts.lines.history = state.row_count - rows_before + unfolded - facts.parts
-    facts.parts += state.part_count - parts_before
-    facts.lines.events = state.sample_count - samples_before
-    facts.last_step, facts.exit_code, facts.preempting = state.last_step, state.exit_code, state.preempting
-    facts.highest_step = state.highest_step
-    state.highest_step = max((step for step in (highest_before, facts.highest_step) if step is not None), default=None)
-    elapsed = state.elapsed
-    facts.runtime_before, facts.runtime_offset, facts.runtime_shift = elapsed.before, elapsed.offset, elapsed.shift
-    facts.files = state.files
-    state.files = {**files_before, **facts.files}
-    facts.artifacts = state.artifacts[before_it[0] :]
-    facts.used_artifacts = state.used_artifacts[before_it[1] :]
-    facts.alerts = state.alerts[before_it[2] :]
-    _judge_gaps(facts, state.gaps[gaps_before:], young=young, grown=grown)
-    return facts
-=======
                 raise NeedsFold(str(self._log))
             elif item.kind == "history" and self._first_step is None:
                 self._first_step = _step_of(item)
@@ -326,6 +271,10 @@ class Scan:
             parts=self._parts + state.part_count - self._parts_before,
             first_step=self._first_step,
             last_step=state.last_step,
+            highest_step=state.highest_step,
+            runtime_before=state.elapsed.before,
+            runtime_offset=state.elapsed.offset,
+            runtime_shift=state.elapsed.shift,
             exit_code=state.exit_code,
             preempting=state.preempting,
             files=dict(self._files),
@@ -335,7 +284,6 @@ class Scan:
             steps=self._steps,
             cut=self._counter.cut,
         )
->>>>>>> head
 
 
 def _judge_gaps(facts: Facts, gaps: list[Gap], *, young: bool, grown: bool) -> None:
