@@ -8,8 +8,9 @@ from typing import Any
 
 from .artifact_model import Artifact, Collection, StoredEntry
 from .artifacts import Artifacts
+from .gql_syntax import GraphQLError
 from .manifest import DIGEST_ALGORITHM
-from .paging import connection, iso, node_id
+from .paging import connection, iso, names_of, node_id
 from .runs import RunPath
 from .storage import Addresses
 
@@ -149,13 +150,16 @@ class ArtifactNodes:
         return {"id": node_id("ArtifactManifest", artifact.key), "file": {"name": name, "directUrl": url, "url": url}}
 
     def _files(self, artifact: Artifact, given: Arguments) -> Any:
-        names = given.get("names")
+        names = names_of(given)
         entries = [entry for entry in self.artifacts.entries(artifact.key) if names is None or entry.path in names]
         return connection(entries, lambda entry: self._file(artifact, entry), given)
 
     def _files_by_entries(self, artifact: Artifact, given: Arguments) -> Any:
         """The files of a manifest that the client has read, in the order in which it names them."""
-        wanted = [entry.get("name") for entry in given.get("entries") or [] if isinstance(entry, dict)]
+        asked = given.get("entries") or []
+        if not isinstance(asked, list) or not all(isinstance(entry, dict) for entry in asked):
+            raise GraphQLError("entries is not a list of objects")
+        wanted = [str(entry.get("name")) for entry in asked]
         entries = {entry.path: entry for entry in self.artifacts.entries(artifact.key)}
         found = [entries[name] for name in wanted if name in entries]
         return connection(found, lambda entry: self._file(artifact, entry), {"first": len(found)})

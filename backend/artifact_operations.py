@@ -15,6 +15,7 @@ from .gql_execute import Resolver
 from .gql_syntax import GraphQLError
 from .jsontext import parse
 from .manifest import DIGEST_ALGORITHM, is_base64_md5
+from .nodes import run_path
 from .paging import node_id, parse_node_id
 from .runs import FORBIDDEN_IN_IDS, MAX_ID_BYTES, RunPath
 from .storage import Addresses
@@ -59,25 +60,21 @@ class ArtifactOperations:
         given = input_of(arguments)
         if (given.get("digestAlgorithm") or DIGEST_ALGORITHM) != DIGEST_ALGORITHM:
             raise GraphQLError(f"the only digest algorithm of this backend is {DIGEST_ALGORITHM}")
-        entity, project = given.get("entityName") or self.entity, given.get("projectName") or "uncategorized"
-        aliases = _objects(given, "aliases")
-        foreign = {alias.get("artifactCollectionName") for alias in aliases} - {
-            given.get("artifactCollectionName"),
-            None,
-        }
-        if foreign:
+        place = self._run({**given, "runName": given.get("runName") or "none"})
+        aliases, collection = _objects(given, "aliases"), _name(given, "artifactCollectionName")
+        if any(alias.get("artifactCollectionName") not in (None, collection) for alias in aliases):
             raise GraphQLError("an alias names another collection than the artifact's own")
         metadata = _text(given, "metadata")
         if metadata is not None:
             _check_json(metadata)
         artifact = self.artifacts.create(
             NewArtifact(
-                entity=entity,
-                project=project,
+                entity=place.entity,
+                project=place.project,
                 type=_name(given, "artifactTypeName"),
-                collection=_name(given, "artifactCollectionName"),
+                collection=collection,
                 digest=_name(given, "digest"),
-                run=self._run(given) if given.get("runName") else None,
+                run=place if given.get("runName") else None,
                 client_id=_text(given, "clientID"),
                 distributed_id=_text(given, "distributedID"),
                 description=_text(given, "description"),
@@ -94,7 +91,7 @@ class ArtifactOperations:
     def _create_manifest(self, arguments: Arguments) -> Any:
         given = input_of(arguments)
         kind, name = given.get("type") or "FULL", given.get("name")
-        if kind not in MANIFEST_KINDS or not safe_name(name):
+        if not isinstance(kind, str) or kind not in MANIFEST_KINDS or not safe_name(name):
             raise GraphQLError(f"a manifest has a name and type {', '.join(sorted(MANIFEST_KINDS))}")
         artifact = _artifact(given.get("artifactID"))
         new = NewManifest(artifact, str(name), kind, _digest(given), _base(given), self._run(given))
@@ -189,11 +186,8 @@ class ArtifactOperations:
         return None if found is None else {"serverID": node_id("Artifact", found.key)}
 
     def _run(self, given: Arguments) -> RunPath:
-        entity, project = given.get("entityName") or self.entity, given.get("projectName") or "uncategorized"
-        try:
-            return RunPath(str(entity), str(project), str(given.get("runName") or ""))
-        except ValueError as error:
-            raise GraphQLError(str(error)) from None
+        names = [_text(given, name) for name in ("entityName", "projectName", "runName")]
+        return run_path(names[0] or self.entity, names[1] or "uncategorized", names[2])
 
 
 def input_of(arguments: Arguments) -> Arguments:

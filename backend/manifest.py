@@ -13,7 +13,7 @@ import orjson
 
 from .filestream import safe_name
 
-MAX_MANIFEST = 512 << 20  # bytes; some two million entries
+MAX_MANIFEST = 128 << 20  # bytes; some half a million entries
 DIGEST_ALGORITHM = "MANIFEST_MD5"
 CLIENT_REFERENCE = "wandb-client-artifact://"
 

@@ -18,7 +18,7 @@ from .gql_syntax import GraphQLError
 from .history import Histories
 from .jsontext import parse
 from .manifest import base64_md5
-from .paging import MAX_PAGE, connection, iso, node_id, parse_node_id
+from .paging import MAX_PAGE, connection, iso, names_of, node_id, parse_node_id
 from .runs import Run, RunPath
 from .settings import ServeSettings
 from .storage import Addresses
@@ -189,7 +189,7 @@ class Nodes:
         return [file for file in self.store.files(run) if file.blob is not None]
 
     def _files(self, run: Run, given: Arguments) -> Any:
-        names = given.get("names") or None
+        names = names_of(given)
         if given.get("pattern") is not None:
             raise GraphQLError("not supported by this backend: files by pattern")
         files = [file for file in self._stored_files(run) if names is None or file.name in names]

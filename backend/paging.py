@@ -33,6 +33,20 @@ def iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
+def names_of(arguments: dict[str, Any]) -> set[str] | None:
+    """The argument `names`: which items are asked for; None: all.
+
+    Raises:
+        GraphQLError: it is no list of names.
+    """
+    names = arguments.get("names")
+    if names is None or names == []:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise GraphQLError("names is not a list of names")
+    return set(names)
+
+
 def connection(items: Sequence[T], node: Callable[[T], Any], arguments: dict[str, Any]) -> Any:
     """The page of `items` that `first` and `after` ask for; 50 items when nothing is said.
 

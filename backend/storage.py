@@ -73,15 +73,18 @@ class Storage:
             raise BadRequestError("the headers that came with the address are missing: Content-MD5")
         if content_md5 is not None and content_md5 != base64_md5(upload.md5):
             raise BadRequestError(f"the body has the MD5 {base64_md5(upload.md5)}, and its header says {content_md5}")
+        number = name if kind == PART else key
+        if not re.fullmatch("[0-9]{1,18}", number):
+            raise BadRequestError("nothing can be sent to this address")
         try:
             if kind == RUN:
-                return self._store.put_file(int(key), name, upload).md5 or ""
+                return self._store.put_file(int(number), name, upload).md5 or ""
             if kind == CONTENT:
-                return self._contents.put(int(key), name, upload)
+                return self._contents.put(int(number), name, upload)
             if kind == PART:
-                return self._contents.put_part(key, int(name), upload)
+                return self._contents.put_part(key, int(number), upload)
             if kind == MANIFEST:
-                return self._artifacts.put_manifest(int(key), upload)
+                return self._artifacts.put_manifest(int(number), upload)
         except ArtifactError as error:
             raise NotFoundError(str(error)) from None
         raise BadRequestError("nothing can be sent to this address")

@@ -22,6 +22,8 @@ class Context:
     api: Api
     clock: Clock
     reporter: Reporter
+    rows: Executor
+    """Where bodies of rows are sent, one of each run: never behind a file whose host is down."""
     uploads: Executor
     """Where files are put to the server, so many at a time for all runs together."""
     heartbeat: Heartbeat
@@ -41,5 +43,6 @@ class Context:
 
     def close(self) -> None:
         """End the threads."""
+        self.rows.shutdown(wait=True, cancel_futures=True)
         self.uploads.shutdown(wait=True, cancel_futures=True)
         self.heartbeat.close()

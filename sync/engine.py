@@ -174,19 +174,21 @@ def open_context(
     settings: SyncSettings, key: Credentials, told: Reporter, session: Session, *, jobs: int = 1
 ) -> Context:
     """What the runs of one sync share, with room for so many `jobs`; to be closed in the end."""
+    session.pacers.share(settings.state_dir / "pacer")
     channel = Channel(
         session.transport,
         clock=session.clock,
         rng=session.rng,
         retry_for=settings.retry_for,
         reporter=session.counters.watching(told),
-        hide=key.hide,
+        hide=lambda text: session.network.hide(key.hide(text)),
     )
     return Context(
         settings=settings,
-        api=Api(settings.base_url, key, channel, session.pacers, user_headers()),
+        api=Api(settings.base_url, key, channel, session.pacers, user_headers(), network=session.network),
         clock=session.clock,
         reporter=told,
+        rows=ThreadPoolExecutor(jobs, thread_name_prefix="runferry-rows"),
         uploads=ThreadPoolExecutor(max(DEFAULT_JOBS, jobs), thread_name_prefix="runferry-file"),
         heartbeat=Heartbeat(),
         liveness=session.liveness,

@@ -275,9 +275,10 @@ class RunReplay:
                 self.context.body_bytes,
                 structured,
                 console_file,
-                self.context.uploads,
+                self.context.rows,
                 advance,
                 work.state if work.folds_later else None,
+                self.context.api.uplink.body_bytes,
             ).send(last)
 
         if work.folds_later:

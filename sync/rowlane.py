@@ -66,6 +66,10 @@ class RowLane:
     advance: Callable[[], None]
     state: RunState | None = None
     """Where the rows are folded, if the scan has not done it."""
+    fitting: Callable[[int], int] = lambda most: most
+    """How large a body should be for the line to the server, at most as large as given."""
+    _full: int = 0
+    """Bytes at which the body that is being gathered is sent."""
     _dropped: list[str] = field(default_factory=list)
     """Values left out since the last body was posted."""
     _body: Body = field(default_factory=lambda: Body(0, 0, 0))
@@ -145,7 +149,7 @@ class RowLane:
     def _put(self, kind: str, text: str, file: BinaryIO, offset: int) -> None:
         """Add a line to the body; one that has no room for it is posted first, as all that there is before `offset`."""
         size = _size(text)
-        if self._body.size and self._body.size + size > self.body_bytes:
+        if self._body.size and self._body.size + size > self._full:
             self._post(self._body, file, offset)
             self._body = self._new_body()
         body = self._body
@@ -213,6 +217,7 @@ class RowLane:
 
     def _new_body(self) -> Body:
         base, queued = self.cursor.base, self._queued
+        self._full = self.fitting(self.body_bytes)
         return Body(base.history + queued.history, base.events + queued.events, base.console + queued.console)
 
     def _post(self, body: Body, log: BinaryIO, offset: int, *, unfinished: int = 0) -> None:
@@ -249,11 +254,12 @@ class RowLane:
         left_out: list[str] = []
         while True:
             try:
-                self.api.stream(self.run, body.encode())
+                self.api.stream(self.run, body.encode(), divisible=body.lines > 1)
             except TooLarge as error:
                 halves = body.split()
                 if halves is not None:
                     self.body_bytes = max(_SMALLEST_BODY, min(self.body_bytes, body.size // 2))
+                    self._full = min(self._full, self.body_bytes)
                     for half in halves:
                         half.size = body.size // 2
                         left_out += self._post_in_parts(half)

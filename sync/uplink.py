@@ -34,8 +34,8 @@ class Uplink:
     def sent(self, size: int, seconds: float, plain: int) -> None:
         """A body of `size` bytes on the line got through; `plain` is its size before packing."""
         with self._lock:
-            if size >= _TELLING_FROM and seconds > 0.0:
-                rate = size / seconds
+            if size >= _TELLING_FROM and not self._is_local:
+                rate = size / seconds if seconds > 0.0 else float("inf")
                 self._rate = rate if self._rate is None else 0.5 * (self._rate + rate)
             self._is_packing = size < plain
             if self._is_packing:
@@ -51,9 +51,9 @@ class Uplink:
         """How large the next body should be, before packing."""
         with self._lock:
             if self._rate is None:
-                return min(most, FIRST_BODY)
+                return most if self._is_local else min(most, FIRST_BODY)
             fitting = self._rate * _GOAL_S * (self._ratio if self._is_packing else 1.0)
-            return int(min(most, max(SMALLEST_BODY, fitting)))
+            return min(most, max(SMALLEST_BODY, int(min(most, fitting))))
 
     def should_pack(self, size: int) -> bool:
         """Whether a body of `size` bytes gets there sooner if it is packed."""

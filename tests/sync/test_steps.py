@@ -28,7 +28,7 @@ class Bodies:
     def __init__(self) -> None:
         self.taken: list[dict[str, Any]] = []
 
-    def stream(self, _: RemoteRun, body: bytes) -> None:
+    def stream(self, _: RemoteRun, body: bytes, **__: bool) -> None:
         self.taken.append(json.loads(body)["files"])
 
     def rows(self) -> list[dict[str, Any]]:
