@@ -70,17 +70,22 @@ def _send(work: RunWork, common: Common, journal: Journal, key: str, record: Any
     mark = journal.marks.get(key)
     if mark is not None and mark.state == DONE:
         return
+    shared = record.distributed_id
+    if shared in common.unfinished and record.finalize:
+        return  # it must not be committed without the part that is named as missing
     try:
         upload = Upload(common, key, record, journal)
         upload.run()
+        if not upload.missing:
+            return
+        work.missing.append(upload.told())
+        work.late += upload.only_late
     except Interrupted:
         raise
     except (SyncError, UnsafeFileError) as error:
         _note(work, f"artifact {shown(record.name)}", error)
-    else:
-        if upload.missing:
-            work.missing.append(upload.told())
-            work.late += upload.only_late
+    if shared:
+        common.unfinished.add(shared)
 
 
 def _use(work: RunWork, common: Common, journal: Journal, record: Any) -> None:

@@ -74,6 +74,8 @@ class Common:
     """Told the name of an artifact, how many of its files are there, and of how many."""
     server_ids: dict[str, str] = field(default_factory=dict)
     """Client id -> id at the server, of artifacts that it is known to have."""
+    unfinished: set[str] = field(default_factory=set)
+    """Distributed ids of artifacts of which an earlier part is missing."""
 
     def server_id(self, client_id: str) -> str:
         """The server's id of an artifact of a client.

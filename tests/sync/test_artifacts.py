@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import runferry
 from runferry.logformat import messages
 from runferry.sync import Verdict, artifacts, uploads
 from runferry.sync.artifactupload import PartRule
@@ -146,6 +148,19 @@ def test_parts_of_one_artifact_and_additions_to_one(rig: Rig) -> None:
     (manifest,) = after.manifests.values()
     assert (manifest["type"], manifest["name"]) == ("INCREMENTAL", "wandb_manifest.incremental.json")
     assert manifest["base"] == before.id
+
+
+def test_the_last_part_commits_nothing_of_which_an_earlier_part_is_missing(rig: Rig) -> None:
+    """It waits until the other one is there, also when that lies in an earlier log of the run."""
+    first = simple("dist", {"x": A}, distributed_id="g", finalize=False)
+    log = run_with(rig, first, simple("dist", {"y": B}, distributed_id="g"), contents=[B])
+
+    assert rig.only(rig.sync()).missing == ("artifact dist: 1 of 1 files missing: x (missing)",)
+    assert rig.backend.committed("dist") == []
+
+    (log.parent / "artifacts" / _hex(A)).write_bytes(A)
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert set(rig.backend.committed("dist")[0].contents) == {"x", "y"}
 
 
 def test_references_to_artifacts_of_clients_name_the_servers(rig: Rig) -> None:
@@ -421,6 +436,37 @@ def test_artifacts_of_a_run_in_several_logs_keep_their_own_journals(rig: Rig) ->
     assert rig.backend.operations().count("CreateArtifact") == 1
     assert {name: len(rig.backend.committed(name)) for name in ("one", "two")} == {"one": 1, "two": 1}
     assert len(json.loads(cursor(later).read_text())["artifacts"]) == 1
+
+
+def test_a_run_of_our_writer_that_was_moved_is_complete(rig: Rig, tmp_path: Path) -> None:
+    """Originals gone, run elsewhere, no folder for scratch files: files, media and artifacts arrive all the same."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "model.pt").write_bytes(B)
+    settings = runferry.Settings(disable_code=True, disable_git=True, x_disable_meta=True, x_disable_stats=True)
+    run = runferry.init(project="p", id="w", dir=source, settings=settings, reinit="create_new")
+    model = runferry.Artifact("net", "model", metadata={"acc": 0.5})
+    model.add_file(source / "model.pt", name="weights/model.pt")
+    run.log_artifact(model, aliases=["best"])
+    run.save(source / "model.pt", base_path=source, policy="now")
+    run.log({"table": runferry.Table(columns=["a"], data=[[1]]), "loss": 1})
+    run.alert("done", "all of it")
+    run.finish()
+    (log,) = source.rglob("*.wandb")
+    moved = rig.folder / log.parent.name
+    shutil.copytree(log.parent, moved)
+    shutil.rmtree(source)
+    rig.settle(moved / log.name)
+
+    report = rig.only(rig.sync())
+
+    assert (report.verdict, report.missing) == (Verdict.SYNCED, ())
+    (version,) = rig.backend.committed("net")
+    assert set(version.contents) == {"weights/model.pt"}
+    assert rig.backend.blobs[_digest(B)] == B
+    assert rig.backend.runs["w"].files["model.pt"] == B
+    assert len(rig.backend.committed("run-w-table")) == 1
+    assert [told["title"] for told in rig.backend.alerts] == ["done"]
 
 
 def _digest(data: bytes) -> str:
