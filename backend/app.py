@@ -155,7 +155,8 @@ class Backend:
         projects = [project for call in parsed.calls if (project := self._operations.project_of(call))]
         quota = self._quotas.graphql(projects[0]) if projects else None
         base_url = str(request.base_url).rstrip("/")
-        answer = await self._in_writer(parsed.run, self._operations.resolvers(base_url))
+        in_thread = self._in_writer if parsed.writes else run_in_threadpool
+        answer = await in_thread(parsed.run, self._operations.resolvers(base_url))
         return self._with_quota(Response(orjson.dumps(answer), media_type="application/json"), quota)
 
     async def _file_stream(self, request: Request) -> Response:

@@ -31,7 +31,7 @@ class Call:
 
 
 class Request:
-    """A decoded request body: `name` is the operation's name, `calls` its top-level fields in order.
+    """A decoded request body: `name` is the operation's name, `writes` whether it is a mutation, `calls` its fields in order.
 
     Raises:
         BadRequestError: the body is not a GraphQL request.
@@ -53,6 +53,7 @@ class Request:
         operation: Operation = self._document.operation(name)
         self._variables = {**operation.defaults, **variables}
         self.name = operation.name
+        self.writes = operation.kind == "mutation"
         self.calls = [
             Call(field, self._resolve(field.arguments)) for field in self._fields(operation.selections, frozenset())
         ]

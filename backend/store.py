@@ -110,12 +110,10 @@ class Store:
             if inserted:
                 if not reuse_deleted and _was_deleted(db, path):
                     raise RunDeletedError(f"run {path.name} was previously created and deleted; try a new run name")
-                ordinal = db.execute(
-                    "SELECT count(*) FROM runs WHERE entity = ? AND project = ?", (path.entity, path.project)
-                ).fetchone()[0]
-                columns.setdefault("display_name", f"run-{ordinal + 1}")
+                number = db.execute(_NEXT_RUN).fetchone()[0]
+                columns.setdefault("display_name", f"run-{number}")
                 values = {
-                    "id": db.execute(_NEXT_RUN).fetchone()[0],
+                    "id": number,
                     "entity": path.entity,
                     "project": path.project,
                     "name": path.name,

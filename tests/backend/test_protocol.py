@@ -460,11 +460,18 @@ def test_readers_do_not_wait_for_writers(server, monkeypatch):
             writers = [asyncio.ensure_future(client.post(stream, json={})) for _ in range(60)]
             assert await asyncio.to_thread(started.acquire, timeout=30)
             read = await asyncio.wait_for(client.get("/api/runs/local/proj/r1/history"), 30)
+            query = {"query": '{ project(name: "proj") { run(name: "r1") { historyLineCount } } }'}
+            asked = await asyncio.wait_for(client.post("/graphql", json=query), 30)
             waiting = [writer for writer in writers if not writer.done()]
             release.set()
-            return read.status_code, len(waiting), {answer.status_code for answer in await asyncio.gather(*writers)}
+            return (
+                read.status_code,
+                asked.status_code,
+                len(waiting),
+                {answer.status_code for answer in await asyncio.gather(*writers)},
+            )
 
-    assert asyncio.run(scenario()) == (200, 60, {200})
+    assert asyncio.run(scenario()) == (200, 200, 60, {200})
 
 
 def test_a_full_disk_is_told(server, monkeypatch, capsys):
