@@ -10,9 +10,6 @@ from .cursor import ArtifactMark
 if TYPE_CHECKING:
     from .segment import Segment
 
-PENDING, COMMITTED, DONE = "pending", "committed", "done"
-"""Made, and not whole yet; whole, and the run is not named as its user yet; nothing left to do."""
-
 _MARKS_PER_SAVE = 64  # a cursor of 640 artifacts is saved with every tenth change: it is a file of their number
 
 

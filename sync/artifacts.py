@@ -11,10 +11,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .artifactapi import ArtifactApi
-from .artifactjournal import DONE, Journal, keyed
+from .artifactjournal import Journal, keyed
 from .artifactupload import Common, PartRule, Upload
 from .contents import ContentFinder
-from .cursor import ArtifactMark
+from .cursor import DONE, ArtifactMark
 from .errors import AuthError, Interrupted, OutOfTime, SyncError
 from .localfiles import UnsafeFileError, shown, why
 from .manifest import Entry

@@ -24,9 +24,9 @@ from typing import Any
 
 from . import manifest as manifests
 from .artifactapi import ArtifactApi, ContentPlace, ManifestPlace, Wanted
-from .artifactjournal import COMMITTED, DONE, PENDING, Journal
+from .artifactjournal import Journal
 from .contents import Content, ContentFinder
-from .cursor import ArtifactMark
+from .cursor import COMMITTED, DONE, PENDING, ArtifactMark
 from .errors import AuthError, Interrupted, OutOfTime, Permanent, SyncError
 from .localfiles import UnsafeFileError, shown, why
 from .manifest import Entries, Entry, ManifestFile

@@ -61,6 +61,10 @@ class FileMark:
     """The server acknowledged that it is uploaded."""
 
 
+PENDING, COMMITTED, DONE = "pending", "committed", "done"
+"""An artifact is made, and not whole yet; whole, and the run is not named as its user yet; nothing is left to do."""
+
+
 @dataclass
 class ArtifactMark:
     """An artifact that the server knows of, and how far it has come there."""
@@ -69,7 +73,6 @@ class ArtifactMark:
     """The server's."""
     digest: str
     state: str
-    """`pending` (made, and not whole yet), `committed` (but the run is not named as its user yet) or `done`."""
     base: str = ""
     """The version before it, as it was when this one was made."""
     lost: list[str] = field(default_factory=list)
@@ -245,7 +248,7 @@ def _from_json(document: Any) -> Cursor:
             _text(key): ArtifactMark(
                 _text(mark["id"]),
                 _text(mark["digest"]),
-                _text(mark["state"]),
+                _state(mark["state"]),
                 _text(mark["base"]),
                 [_text(path) for path in mark["lost"]],
             )
@@ -308,6 +311,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("a text is missing")
     return value
+
+
+def _state(value: Any) -> str:
+    if value not in (PENDING, COMMITTED, DONE):
+        raise ValueError("an artifact is in no known state")
+    return _text(value)
 
 
 def _maybe(value: Any) -> str | None:

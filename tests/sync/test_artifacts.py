@@ -469,6 +469,39 @@ def test_a_run_of_our_writer_that_was_moved_is_complete(rig: Rig, tmp_path: Path
     assert [told["title"] for told in rig.backend.alerts] == ["done"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"artifacts": {"k": {"id": "x", "digest": "d", "state": "weird", "base": "", "lost": []}}},
+        {"artifacts": {"k": {"id": 5, "digest": "d", "state": "done", "base": "", "lost": []}}},
+        {"artifacts": []},
+        {"alerts": [[1, -2]]},
+        {"alerts": [[1]]},
+    ],
+)
+def test_a_cursor_of_nonsense_is_none(rig: Rig, change: dict[str, object]) -> None:
+    """It is not believed, and costs a few questions: the server has the same version already."""
+    log = run_with(rig, simple("ds", {"a": A}), contents=[A])
+    rig.sync()
+    cursor(log).write_text(json.dumps({**json.loads(cursor(log).read_text()), **change, "complete": False}))
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert len(rig.backend.artifacts) == 1
+
+
+def test_cursors_of_before_artifacts_are_good(rig: Rig) -> None:
+    """What they do not know of is sent, and nothing else."""
+    log = run_with(rig, simple("ds", {"a": A}), contents=[A])
+    rig.sync()
+    old = json.loads(cursor(log).read_text())
+    del old["artifacts"], old["alerts"]
+    cursor(log).write_text(json.dumps({**old, "complete": False}))
+    rig.backend.forget()
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert rig.backend.operations() == ["CreateArtifact"]
+
+
 def _digest(data: bytes) -> str:
     from support.artifactlogs import b64md5
 
