@@ -66,7 +66,10 @@ class Inherited:
     def fields_under(self, own: RunFields, config: Mapping[str, Any]) -> RunFields:
         """The run's fields with this config, and with the tags and notes of earlier logs where the logs here have none."""
         return replace(
-            own, config=compact(config), tags=own.tags or self.tags or None, notes=own.notes or self.notes or None
+            own,
+            config=compact(config),
+            tags=(self.tags or None) if own.tags is None else own.tags,
+            notes=own.notes or self.notes or None,
         )
 
 
