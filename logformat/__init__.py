@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .history import decode_history
     from .reader import LogReader, read_records
     from .reader import read_records as read
-    from .record import Gap, GapReason, Record
+    from .record import Batch, Gap, GapReason, Record
     from .rundir import RunDirName, find_logs, latest_run, log_name, run_id_of, valid_run_id
     from .runstate import RunState
     from .segments import head_of, in_order, load, siblings
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 # A writer frames and never reads: what reading needs is loaded by the first who asks for it.
 _WHERE = {
+    "Batch": "record",
     "Gap": "record",
     "GapReason": "record",
     "LogReader": "reader",
@@ -77,6 +78,7 @@ __all__ = [
     "CHUNK_HEADER_SIZE",
     "FILE_HEADER",
     "MAX_RECORD_SIZE",
+    "Batch",
     "ChunkType",
     "Framer",
     "Gap",

@@ -63,9 +63,12 @@ class Elapsed:
     def saw_row(self, text: bytes) -> None:
         """A row carries this `_runtime`, shifted."""
         try:
-            seconds = float(text)
+            self.saw_seconds(float(text))
         except ValueError:
             return
+
+    def saw_seconds(self, seconds: float) -> None:
+        """The same, as a number."""
         if seconds * 1e9 < LATEST_NS:
             self._row = max(self._row, seconds)
             self.latest = max(self.latest, seconds)

@@ -28,10 +28,11 @@ from typing import BinaryIO
 from zlib import crc32
 
 from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SIZE, ChunkType
-from .record import Gap, GapReason, Record, parse_record
+from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, as_entry, parse_record
 from .wire import WireError
 
 _HEADER = struct.Struct("<IHB")
+_HEADER_AND_HEAD = struct.Struct("<IHB7B")  # and the first bytes of the payload
 _TYPE_CRC = [crc32(bytes([kind])) for kind in range(256)]
 _FULL, _FIRST, _LAST = int(ChunkType.FULL), int(ChunkType.FIRST), int(ChunkType.LAST)
 _NOTHING: list[Record | Gap] = []
@@ -59,12 +60,22 @@ class LogReader:
         self._last_num: int | None = None if start else 0
         self._headless = start == 0  # the file header is still to be checked
         self._foreign = False
+        self._read_size = BLOCK_SIZE  # grows: who wants no more than the head of a log does not walk a megabyte for it
 
     def poll(self) -> Iterator[Record | Gap]:
         """Everything that is complete by now, in file order."""
+        return self._one_by_one(self.poll_batches())
+
+    def finish(self) -> Iterator[Record | Gap]:
+        """The rest, now that nothing more will come: what `poll` gives, and at most one gap behind it."""
+        return self._one_by_one(self.batches())
+
+    def poll_batches(self) -> Iterator[Batch | Gap]:
+        """As `poll`, for many records at once: what lies between two gaps, up to a megabyte of it."""
         while not self._foreign:
             before = self._at
-            buffer = self._read(before, _READ_SIZE - before % BLOCK_SIZE)  # to a block edge: no chunk crosses one
+            buffer = self._read(before, self._read_size - before % BLOCK_SIZE)  # to a block edge: no chunk crosses one
+            self._read_size = min(2 * self._read_size, _READ_SIZE)
             if buffer:
                 self.seen = max(self.seen, before + len(buffer))
                 yield from self._scan(buffer, before)
@@ -82,9 +93,9 @@ class LogReader:
         """Read on in another handle of the same log, which has grown meanwhile."""
         self._file = file
 
-    def finish(self) -> Iterator[Record | Gap]:
-        """The rest, now that nothing more will come: what `poll` gives, and at most one gap behind it."""
-        yield from self.poll()
+    def batches(self) -> Iterator[Batch | Gap]:
+        """As `finish`, for many records at once."""
+        yield from self.poll_batches()
         if self._foreign:
             return
         gap = self.rest()
@@ -92,6 +103,19 @@ class LogReader:
         self._parts, self._damage, self._waiting = [], None, None
         if gap is not None:
             yield gap
+
+    def _one_by_one(self, found: Iterator[Batch | Gap]) -> Iterator[Record | Gap]:
+        for item in found:
+            if isinstance(item, Gap):
+                yield item
+                continue
+            ahead = self._at, self.position, self._parts, self._damage, self._last_num
+            self._parts, self._damage = [], None
+            for record in item.records():  # who stops at one of them finds the next one again
+                self._at = self.position = record.end
+                self._last_num = record.num or None
+                yield record
+            self._at, self.position, self._parts, self._damage, self._last_num = ahead
 
     def _read(self, at: int, size: int) -> bytes:
         """`size` bytes from `at`, fewer only at the end of the file."""
@@ -101,7 +125,7 @@ class LogReader:
             data += more
         return data
 
-    def _scan(self, buffer: bytes, base: int) -> Iterator[Record | Gap]:
+    def _scan(self, buffer: bytes, base: int) -> Iterator[Batch | Gap]:
         """Walk the chunks of `buffer`, which lies at `base` in the file, as far as its bytes allow."""
         limit = len(buffer)
         at = 0
@@ -117,49 +141,74 @@ class LogReader:
                 return
             self._headless = False
             at = self._at = self.position = len(FILE_HEADER)
-        unpack, full_crc = _HEADER.unpack_from, _TYPE_CRC[_FULL]
+        batch = Batch(buffer)
         block_end = BLOCK_SIZE - base % BLOCK_SIZE
         while at < limit:
             if self._damage is None and not self._parts:
-                # Nearly every chunk of nearly every log is a whole good record: no calls but the checksum's for those.
-                last = min(block_end, limit) - CHUNK_HEADER_SIZE
-                while at <= last:
-                    checksum, length, kind = unpack(buffer, at)
-                    body = at + CHUNK_HEADER_SIZE
-                    end = body + length
-                    if kind != _FULL or end > block_end or end > limit:
-                        break
-                    payload = buffer[body:end]
-                    if crc32(payload, full_crc) != checksum:
-                        break
-                    try:
-                        record = parse_record(payload, base + at, base + end)
-                    except WireError:
-                        break
-                    at = end
-                    self._last_num = record.num or None
-                    self._at = self.position = base + at
-                    yield record
-                if at == block_end:
-                    block_end += BLOCK_SIZE
-                    continue
-                if at >= limit:
-                    break
-            if block_end - at < CHUNK_HEADER_SIZE:  # a block's trailer: no chunk, and nobody looks at the bytes
-                if self.position == base + at:
-                    self.position = base + min(block_end, limit)
-                at = block_end
-            else:
+                at = self._walk(batch, base, at, min(block_end, limit))
+            if at == limit:
+                break
+            if block_end - at >= CHUNK_HEADER_SIZE:
                 step = self._chunk(buffer, base, at, block_end)
                 if step is None:
                     break
                 at, found = step
-                for item in found:  # one at a time: who stops at the gap finds the record behind it again
+                if len(found) > 1 and batch.entries:
+                    self._at = self.position
+                    yield batch
+                    batch = Batch(buffer)
+                for item in found:
                     self._at = self.position = item.end
-                    yield item
+                    if isinstance(item, Gap):
+                        yield item
+                    else:
+                        batch.entries.append(as_entry(item))
+            elif at < block_end:  # a block's trailer: no chunk, and nobody looks at the bytes
+                if self.position == base + at:
+                    self.position = base + min(block_end, limit)
+                at = block_end
             if at == block_end:
                 block_end += BLOCK_SIZE
             self._at = base + at
+        if batch.entries:
+            yield batch
+
+    def _walk(self, batch: Batch, base: int, at: int, edge: int) -> int:
+        """Put the records from `at` on into a batch, as long as each is one good chunk before `edge`; where they end.
+
+        Nearly every chunk of nearly every log is such a record, of a number and a body: no calls but the checksum's.
+        """
+        begun, buffer, add = at, batch.buffer, batch.entries.append
+        unpack, kind_of, full_crc = _HEADER_AND_HEAD.unpack_from, KIND_OF_TAG.get, _TYPE_CRC[_FULL]
+        last = edge - _HEADER_AND_HEAD.size
+        while at <= last:
+            checksum, length, chunk, first, a, b, c, d, e, f = unpack(buffer, at)
+            begin = at + CHUNK_HEADER_SIZE
+            end = begin + length
+            if chunk != _FULL or end > edge or crc32(buffer[begin:end], full_crc) != checksum:
+                break
+            kind = None
+            if first == NUM_TAG:  # then a number of up to three bytes, a tag, and a size of one or two
+                if a > 0x7F and b > 0x7F and c < 0x80:
+                    kind, size, more, start = kind_of(d), e, f, begin + 6
+                elif a > 0x7F and b < 0x80:
+                    kind, size, more, start = kind_of(c), d, e, begin + 5
+                elif a < 0x80:
+                    kind, size, more, start = kind_of(b), c, d, begin + 4
+                if kind is not None and size > 0x7F:
+                    size, start = size & 0x7F | more << 7, start + 1
+            if kind is not None and start + size == end and more < 0x80:
+                add((kind, buffer, start, end, base + at, base + end))
+            else:
+                try:
+                    add(as_entry(parse_record(buffer[begin:end], base + at, base + end)))
+                except WireError:
+                    break
+            at = end
+        if at > begun:
+            self._at = self.position = base + at
+            self._last_num = batch.record(-1).num or None
+        return at
 
     def _chunk(self, buffer: bytes, base: int, at: int, block_end: int) -> tuple[int, list[Record | Gap]] | None:
         """Read the chunk at `at`: where to go on, and what it completed. None: more bytes are needed to tell."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
-from .elapsed import Elapsed, shifted_runtime
+from .elapsed import LATEST_NS, Elapsed, shifted_runtime
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .record import Gap, GapReason, Record
 from .summary import MetricSummaries, Summary
@@ -172,6 +172,26 @@ class RunState:
         self.counts["history"] += 1
         self._fold_row(paths, texts, overwritten=overwritten)
 
+    def add_rows(
+        self,
+        steps: list[bytes],
+        leaves: Mapping[Path, bytes],
+        timestamps: Iterable[bytes],
+        runtimes: Iterable[bytes],
+    ) -> None:
+        """As `add_row`, for rows that are of different steps, and the summary records between them. Keeps none of them.
+
+        `leaves` is what all of them leave in the summary; the others are the texts of what they say of these keys.
+        """
+        self.counts["history"] += len(steps)
+        self.row_count += len(steps)
+        numbers = list(map(int, steps))
+        self._row_step, self.last_step = steps[-1], numbers[-1]
+        self.highest_step = max(numbers if self.highest_step is None else [self.highest_step, *numbers])
+        self.elapsed.saw(max((time for text in timestamps if (time := _number(text) * 1e9) < LATEST_NS), default=0.0))
+        self.elapsed.saw_seconds(max((s for text in runtimes if (s := _number(text)) * 1e9 < LATEST_NS), default=0.0))
+        self._summary.update(tuple(leaves), list(leaves.values()), nulls=True)
+
     def begin_log(self) -> None:
         """What comes next is of another log: its first row is no part of the last one, and how the run ends is its word.
 
@@ -193,6 +213,16 @@ class RunState:
     def summary(self) -> dict[str, Any]:
         """Nested summary: rows folded by the metric definitions, then what summary records said after them."""
         return self._summary.tree()
+
+    @property
+    def summary_step(self) -> bytes:
+        """The text of the step that the latest summary record carries: what a row of that step leaves, it has said already."""
+        return self._summary_step
+
+    @property
+    def folds_metrics(self) -> bool:
+        """Whether a metric was defined whose summary is not simply its last value."""
+        return self._folds.has_rules
 
     @property
     def console_rest(self) -> list[ConsoleLine]:

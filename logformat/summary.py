@@ -118,6 +118,11 @@ class MetricSummaries:
         self._matched.clear()
         self._shapes.clear()
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether a definition gives any metric a summary of its own."""
+        return any(map(_is_special, (*self._rules.values(), *self._globs.values())))
+
     def makes(self, path: Path) -> bool:
         """Whether rows of a defined metric made this leaf of the summary."""
         return path[-1] in _KINDS and path[:-1] in self._state
@@ -159,10 +164,8 @@ class MetricSummaries:
         if metric is None and not path[0].startswith("_"):
             name = ".".join(path)
             metric = next((rule for glob, rule in self._globs.items() if _glob_matches(glob, name)), None)
-        if metric is not None:
-            kinds = metric.summary
-            if not (kinds.none or any(getattr(kinds, kind) for kind in _KINDS)):
-                metric = None
+        if metric is not None and not _is_special(metric):
+            metric = None
         self._matched[path] = metric
         return metric
 
@@ -199,6 +202,11 @@ class MetricSummaries:
             summary.set((*path, kind), _dumps(state[kind]))
         if not wanted:  # a text has no minimum: it says what it is
             summary.set(path, text)
+
+
+def _is_special(metric: Any) -> bool:
+    kinds = metric.summary
+    return kinds.none or any(getattr(kinds, kind) for kind in _KINDS)
 
 
 def _glob_matches(glob: str, name: str) -> bool:

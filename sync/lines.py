@@ -46,7 +46,7 @@ class RowPlan:
         self._tangled: tuple[Path, ...] | None = None
         self._order: list[int] | None = None
         if _is_flat(paths):
-            fixed = [_member(*path) for path in paths]
+            fixed = [member(*path) for path in paths]
             fixed[0] = b"{" + fixed[0][1:]
             fixed.append(b"}")
             self.step = place_of(STEP, paths)
@@ -98,7 +98,7 @@ def _is_flat(paths: tuple[Path, ...]) -> bool:
 
 
 @lru_cache(8192)
-def _member(key: str) -> bytes:
+def member(key: str) -> bytes:
     """What stands before a value behind the first one."""
     return b"," + orjson.dumps(key) + b":"
 
@@ -159,7 +159,7 @@ class Row:
             self._size = sum(map(len, self._items.values()))
 
     def _take(self, items: dict[Path, bytes], paths: tuple[Path, ...], values: list[bytes]) -> None:
-        if not _are_json(values):
+        if not are_json(values):
             paths, values = _good_items(paths, values)
         for path, value in zip(paths, values, strict=True):
             self._size += len(value) - len(items.pop(path, b""))
@@ -201,6 +201,10 @@ class Rows:
         self.latest = Row(paths, values, step, self._counter.step, offset)
         return row
 
+    def take(self, row: Row) -> None:
+        """Go on behind a row that was decoded elsewhere; it may get further parts here."""
+        self.latest, self.kept, self._counter.step = row, True, row.number
+
     def end(self) -> Row | None:
         """The last row, once no further record comes."""
         row, self.latest = self.latest, None
@@ -209,7 +213,7 @@ class Rows:
     def line(self, row: Row) -> str:
         """The line of a row."""
         paths, values = row.items()
-        if not _are_json(values):
+        if not are_json(values):
             paths, values = _good_items(paths, values)
         # Nearly always the same: the decoder gives one object for all rows of the same keys.
         plan = self._last_plan if paths is self._last_paths else self._plan(paths)
@@ -263,10 +267,18 @@ class Rows:
         return line
 
 
-def _are_json(values: list[bytes]) -> bool:
-    """Whether every text is one JSON value, by the quick test that nearly all rows pass."""
+def are_json(values: list[bytes]) -> bool:
+    """Whether every text is one JSON value."""
+    joined = b",".join(values)
+    if joined.count(b",") == len(values) - 1:
+        return _is_json(joined, len(values))  # with no other commas, no text can make up for what another one lacks
+    plain = [text for text in values if b"," not in text]
+    return _is_json(b",".join(plain), len(plain)) and all(_is_json(text, 1) for text in values if b"," in text)
+
+
+def _is_json(items: bytes, count: int) -> bool:
     try:
-        return len(orjson.loads(b"[" + b",".join(values) + b"]")) == len(values)
+        return len(orjson.loads(b"[%b]" % items)) == count
     except orjson.JSONDecodeError:
         return False
 

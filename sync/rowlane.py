@@ -10,22 +10,29 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
-from ..logformat import Record, RunState, WireError, decode_history
+from ..logformat import Batch, LogReader, Record, RunState, WireError, decode_history
+from ..logformat.record import Entry
 from .api import Api, RemoteRun
 from .body import Body
 from .cursor import Cursor, Lines, prefix_hash, row_mark
 from .errors import Permanent, TooLarge
 from .lines import Console, Row, Rows, console_text, event_line
+from .plainrows import PlainRows
+from .rowfold import RowFold
 from .runfiles import ConsoleFile
-from .scan import Facts, RowFold, good_records
+from .scan import Facts, good_records
+from .steps import ALL_STEPS
 
 _SMALLEST_BODY = 64 * 1024
+_KINDS = frozenset({"history", "summary", "stats"}) | Console.KINDS
 
 
 @dataclass
@@ -76,7 +83,17 @@ class RowLane:
     """The one that is being gathered."""
     _in_flight: _Posted | None = None
     """One body is on its way while the next one is gathered; never two, so that a kill costs one."""
+    _file: BinaryIO = field(init=False)
+    _rows: Rows = field(init=False)
+    _plain: PlainRows = field(init=False)
+    _console: Console = field(init=False)
     _fold: RowFold | None = None
+    _offset: int = 0
+    """Everything before it was taken."""
+    _sent: Lines = field(default_factory=Lines)
+    """Lines that were acknowledged when this began."""
+    _seen: Lines = field(default_factory=Lines)
+    """Lines of the log so far."""
     _row_records: int = 0
     _resumed_at: int = 0
     """The cursor's offset when this began."""
@@ -100,29 +117,23 @@ class RowLane:
 
     def _gather(self, file: BinaryIO, last: LastWord) -> None:
         """Read the log and post body after body."""
-        facts, sent = self.facts, self.cursor.sent
-        rows = Rows(self.cursor.step_shift, facts.steps, facts.runtime_shift)
-        console = Console(facts.start_ns)
-        self._dropped = rows.dropped
+        facts = self.facts
+        self._file, self._sent, self._seen = file, self.cursor.sent, Lines()
+        self._rows = Rows(self.cursor.step_shift, facts.steps, facts.runtime_shift)
+        self._console = Console(facts.start_ns)
+        self._plain = PlainRows(self.cursor.step_shift, folds=self.state is not None)
+        self._dropped = self._rows.dropped
         self._fold = RowFold(self.state) if self.state is not None else None
         self._row_records, self._resumed_at = 0, self.cursor.offset
-        seen = Lines()
-        self._body = self._new_body()
-        offset = self.cursor.offset
-        for record in good_records(file):
-            if record.offset >= facts.end:
+        self._body, self._offset = self._new_body(), self.cursor.offset
+        for batch in LogReader(file).batches():
+            if isinstance(batch, Batch) and not self._take(batch):
                 break
-            if record.kind == "history":
-                texts = self._row(record, rows, seen, sent)
-            else:
-                texts = self._others(record, console, seen, sent)
-            for text in texts:
-                self._put(record.kind, text, file, offset)
-            offset = record.end
         if self._fold is not None:
             self._fold.flush()
-        row = rows.end()
-        last_line = self._finished(row, rows, seen, sent)
+        row = self._rows.end()
+        last_line = self._finished(row)
+        seen = self._seen
         if self._fold is not None:
             facts.lines.history = seen.history  # which the first reading has only guessed
         if (self._row_records, seen.history, seen.events) != (
@@ -133,35 +144,113 @@ class RowLane:
             raise OSError(errno.EIO, "the log changed while it was read")
         if row is not None:
             for text in last_line:  # if it has no room, what goes before it must not pass for the whole log
-                self._put("history", text, file, row.begin)
+                self._put("history", text, row.begin)
         body = self._body
-        rest = console.rest()
+        rest = self._console.rest()
         for line in rest:
             self.console_file.add(line.text)
         body.console += [console_text(line, structured=self.structured) for line in rest]
         body.summary, body.preempting = last.summary(), last.preempting
         if body.lines or body.summary is not None:
-            self._post(body, file, facts.end, unfinished=len(rest))
-        self._settle(file)
+            self._post(body, facts.end, unfinished=len(rest))
+        self._settle()
         if self.cursor.offset != facts.end:  # records without lines stand last
-            self._save(file, facts.end)
+            self._save(facts.end)
 
-    def _put(self, kind: str, text: str, file: BinaryIO, offset: int) -> None:
+    def _take(self, batch: Batch) -> bool:
+        """Take the records of a batch in their order, rows in blocks where they allow it; False once the end is reached."""
+        entries = [entry for entry in batch.entries if entry[0] in _KINDS]
+        end = self.facts.end
+        more = batch.entries[-1][4] < end
+        if not more:
+            entries = [entry for entry in entries if entry[4] < end]
+        begun, quick = 0, self._begin_block()
+        for at, entry in enumerate(entries):
+            kind, data, start, stop, offset, _ = entry
+            if kind == "history":
+                if quick and self._plain.row(data[start:stop], offset):
+                    continue
+            elif kind == "summary" and (self._fold is None or self._plain.summary(data[start:stop])):
+                continue
+            self._end_block(batch, entries[begun:at])
+            self._record(batch.record_of(entry))
+            begun, quick = at + 1, self._begin_block()
+        self._end_block(batch, entries[begun:])
+        return more
+
+    def _begin_block(self) -> bool:
+        """Start a block of plain rows; False if the next row has to take the long way."""
+        row = self._rows.latest
+        self._plain.begin(row.step if row is not None else None, self.state.summary_step if self.state else None)
+        if self.facts.steps != ALL_STEPS or self.facts.runtime_shift:
+            return False
+        return self._fold is None or not self._fold.waits
+
+    def _end_block(self, batch: Batch, entries: list[Entry]) -> None:
+        """Take the rows of a block, and the summary records between them; one by one if they are not plain after all."""
+        block = self._plain.end()
+        if block is None:
+            for entry in entries:
+                self._record(batch.record_of(entry))
+            return
+        if self._fold is not None and self.state is not None:
+            self._fold.flush()
+            self.state.add_rows(block.steps, block.leaves, block.timestamps, block.runtimes)
+        for text in self._finished(self._rows.latest):
+            self._put("history", text, block.offsets[0])
+        self._rows.take(block.last)
+        self._row_records += len(block.lines)
+        lines, offsets = block.lines[:-1], block.offsets[1:]  # the last row may get further parts
+        passed = min(max(0, self._sent.history - self._seen.history), len(lines))
+        self._seen.history += len(lines)
+        self._put_rows(lines[passed:], offsets[passed:])
+        self._offset = block.offsets[-1]
+        if self._plain.announced is not None:
+            announced = next(entry for entry in reversed(entries) if entry[0] == "summary")
+            self._record(batch.record_of(announced))
+
+    def _put_rows(self, lines: list[str], offsets: list[int]) -> None:
+        """As `_put`, for one row after the other, each with its offset."""
+        begun = 0
+        sizes = list(map(_size, lines))
+        while begun < len(lines):
+            room = self._full - self._body.size
+            upto = list(accumulate(sizes[begun:]))
+            count = bisect_right(upto, room)
+            if count == 0 and self._body.size == 0:
+                count = 1
+            if count:
+                self._body.history += lines[begun : begun + count]
+                self._body.size += upto[count - 1]
+                begun += count
+            if begun < len(lines):
+                self._post(self._body, offsets[begun])
+                self._body = self._new_body()
+
+    def _record(self, record: Record) -> None:
+        """Take one record the long way."""
+        texts = self._row(record) if record.kind == "history" else self._others(record)
+        for text in texts:
+            self._put(record.kind, text, self._offset)
+        self._offset = record.end
+
+    def _put(self, kind: str, text: str, offset: int) -> None:
         """Add a line to the body; one that has no room for it is posted first, as all that there is before `offset`."""
         size = _size(text)
         if self._body.size and self._body.size + size > self._full:
-            self._post(self._body, file, offset)
+            self._post(self._body, offset)
             self._body = self._new_body()
         body = self._body
         lines = body.history if kind == "history" else body.events if kind == "stats" else body.console
         lines.append(text)
         body.size += size
 
-    def _others(self, record: Record, console: Console, seen: Lines, sent: Lines) -> list[str]:
-        """The lines of a record that is no row, as far as they are to be sent; all are counted in `seen`.
+    def _others(self, record: Record) -> list[str]:
+        """The lines of a record that is no row, as far as they are to be sent; all are counted.
 
         A damaged record has none.
         """
+        seen, sent = self._seen, self._sent
         try:
             if record.kind == "summary" and self._fold is not None:
                 self._fold.summary(record)
@@ -173,7 +262,7 @@ class RowLane:
                 seen.events += 1
                 return [line] if fresh else []
             if record.kind in Console.KINDS:
-                lines = console.feed(record)
+                lines = self._console.feed(record)
                 for line_ in lines:
                     self.console_file.add(line_.text)
                 new = lines[max(0, min(len(lines), sent.console - seen.console)) :]
@@ -183,7 +272,7 @@ class RowLane:
             return []
         return []
 
-    def _row(self, record: Record, rows: Rows, seen: Lines, sent: Lines) -> list[str]:
+    def _row(self, record: Record) -> list[str]:
         """The line of the row before this one, if it is to be sent: now it is whole."""
         self._row_records += 1
         body = record.body
@@ -193,21 +282,21 @@ class RowLane:
             if self.state is not None:
                 self.state.add(record)  # which notes the gap
             return []
-        whole = rows.add(paths, values, record.offset)
-        if self._fold is not None and rows.kept:
+        whole = self._rows.add(paths, values, record.offset)
+        if self._fold is not None and self._rows.kept:
             self._fold.row(paths, values, body)
-        return self._finished(whole, rows, seen, sent)
+        return self._finished(whole)
 
-    def _finished(self, row: Row | None, rows: Rows, seen: Lines, sent: Lines) -> list[str]:
+    def _finished(self, row: Row | None) -> list[str]:
         """The line of a row to which no part comes any more, if it is to be sent."""
         if row is None:
             return []
-        seen.history += 1
-        if seen.history == sent.history and row.parts > 1 and row.latest >= self._resumed_at:
+        self._seen.history += 1
+        if self._seen.history == self._sent.history and row.parts > 1 and row.latest >= self._resumed_at:
             self._take_back()
-        elif seen.history <= sent.history:
+        elif self._seen.history <= self._sent.history:
             return []
-        return [rows.line(row)]
+        return [self._rows.line(row)]
 
     def _take_back(self) -> None:
         """The last row that was acknowledged has got a further part: its line is written again, where it is."""
@@ -220,12 +309,12 @@ class RowLane:
         self._full = self.fitting(self.body_bytes)
         return Body(base.history + queued.history, base.events + queued.events, base.console + queued.console)
 
-    def _post(self, body: Body, log: BinaryIO, offset: int, *, unfinished: int = 0) -> None:
+    def _post(self, body: Body, offset: int, *, unfinished: int = 0) -> None:
         """Post a body that holds everything before `offset` but the row that is open there, once the one before is acknowledged.
 
         `unfinished` console lines at its end may still change, so they are not counted as sent.
         """
-        self._settle(log)
+        self._settle()
         lines = Lines(len(body.history), len(body.events), len(body.console) - unfinished)
         self._queued = self._queued + lines
         done = self.pool.submit(self._post_in_parts, body)
@@ -233,7 +322,7 @@ class RowLane:
         self._in_flight = _Posted(done, lines, body.summary, list(self._dropped), offset, last_row)
         self._dropped.clear()
 
-    def _settle(self, log: BinaryIO) -> None:
+    def _settle(self) -> None:
         """Wait for the body on its way, and note its acknowledgement in the cursor."""
         posted = self._in_flight
         if posted is None:
@@ -246,7 +335,7 @@ class RowLane:
             self.cursor.last_row = row_mark(posted.last_row)
         if posted.summary is not None:
             self.cursor.summary = summary_hash(posted.summary)
-        self._save(log, posted.offset)
+        self._save(posted.offset)
         self.advance()
 
     def _post_in_parts(self, body: Body) -> list[str]:
@@ -271,9 +360,9 @@ class RowLane:
             else:
                 return left_out
 
-    def _save(self, log: BinaryIO, offset: int) -> None:
+    def _save(self, offset: int) -> None:
         self.cursor.offset = offset
-        self.cursor.prefix = prefix_hash(log, offset)
+        self.cursor.prefix = prefix_hash(self._file, offset)
         self.cursor.save(self.cursor_path)
 
 

@@ -14,13 +14,13 @@ from typing import Any, BinaryIO
 
 from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError, decode_history
 from ..logformat.history import STEP, place_of, step_of
+from ..logformat.record import Entry
 from ..logformat.runstate import Alert
 from .cursor import Lines
 from .lines import Console, Row, Rows
 from .steps import ALL_STEPS, StepCounter, Steps
 
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
-_STEP_TAG = 0x12  # of the field behind the items of a row
 _TAIL = 4  # bytes: rows end with their step's number, so those of different steps rarely end alike
 _STEP_0 = b"\x12\x00"  # how a row of step 0 ends
 _STEP_KEY = b"\x05_step\x82\x01"  # what stands before the size and the text of a row's step
@@ -90,73 +90,6 @@ class NeedsFold(Exception):  # noqa: N818 - a verdict on the log, not an error
     """The log defines metrics among its rows, so its rows cannot be folded later."""
 
 
-class RowFold:
-    """Rows and summary records into the state of a run that defines no metrics.
-
-    A row whose keys the next row sets all anew leaves no trace in the summary, so it is only counted. Once a summary
-    record has come, every row is folded: it is for the state to say which rows that record speaks for. Logs of the peer
-    hold each row twice, first as a summary record with the same items: that one is not even decoded.
-    """
-
-    def __init__(self, state: RunState) -> None:
-        self._state = state
-        self._held: list[bytes] | None = None
-        self._paths: tuple[tuple[str, ...], ...] = ()
-        self._holds = True
-        self._announced: Record | None = None
-        """A summary record that may say no more than the row behind it."""
-
-    def row(self, paths: tuple[tuple[str, ...], ...], values: list[bytes], body: bytes) -> None:
-        """Take the next row into account: its items, and its record's bytes."""
-        if self._announced is not None:
-            # (A null is no value in a row, and one in a summary record.)
-            if b"null" not in values and _repeats(self._announced.body, body):
-                self._announced = None
-            else:
-                self._fold_summary()
-        if not self._holds:
-            self._state.add_row(paths, values)
-            return
-        if self._held is not None:
-            overwritten = paths is self._paths and b"null" not in values
-            self._state.add_row(self._paths, self._held, overwritten=overwritten)
-        self._paths, self._held = paths, values
-
-    def summary(self, record: Record) -> None:
-        """Take a summary record into account."""
-        self._fold_summary()
-        self._announced = record
-
-    def flush(self) -> None:
-        """Fold what is held back: no other row comes next."""
-        self._fold_row()
-        self._fold_summary()
-
-    def _fold_row(self) -> None:
-        if self._held is not None:
-            self._state.add_row(self._paths, self._held)
-        self._held = None
-
-    def _fold_summary(self) -> None:
-        record, self._announced = self._announced, None
-        if record is not None:
-            self._fold_row()
-            self._holds = False
-            self._state.add(record)
-
-
-def _repeats(summary: bytes, row: bytes) -> bool:
-    """Whether a summary record holds the items of a row and nothing else: in the same order, from any of them on and round.
-
-    Both are written from one map of the peer's, which is walked from a random place on.
-    """
-    size = len(summary)
-    step = row[size:]  # behind the items of a row stands its step, or nothing
-    if step and (step[0] != _STEP_TAG or len(step) < 2 or step[1] != len(step) - 2):
-        return False
-    return size > 0 and summary in row[:size] * 2
-
-
 def scan(
     log: Path, state: RunState, *, start_ns: int, young: bool, fold_rows: bool = True, steps: Steps = ALL_STEPS
 ) -> Facts:
@@ -191,10 +124,9 @@ class Scan:
         self._counter = StepCounter(steps)
         self._console = Console(start_ns)
         self._reader: LogReader | None = None
-        self._end = self._row_records = self._unfolded = self._parts = self._console_lines = 0
+        self._end = self._row_records = self._console_lines = 0
         self._first_step: int | None = None
-        self._before: tuple[Record | None, bytes] = (None, b"")
-        """The latest row that was left to the second reading, and how it ends."""
+        self._guess = _Guess()
         self._rows_before, self._parts_before = state.row_count, state.part_count
         self._samples_before, self._gaps_before = state.sample_count, len(state.gaps)
         self._lists_before = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
@@ -228,31 +160,34 @@ class Scan:
 
     def _take(self, reader: LogReader) -> None:
         """Take in what came since the last time."""
-        state, fold_rows, steps, console = self._state, self._folds_rows, self._steps, self._console
-        before, tail = self._before
-        for item in reader.poll():
-            if isinstance(item, Gap):
-                state.add(item)
+        passes_rows = not self._folds_rows and self._steps == ALL_STEPS
+        for batch in reader.poll_batches():
+            if isinstance(batch, Gap):
+                self._state.add(batch)
                 continue
-            self._row_records += item.kind == "history"
-            self._end = item.end
-            if steps != ALL_STEPS and item.kind == "history" and _is_cut(item, self._counter):
-                continue
-            if fold_rows or item.kind not in ("history", "summary"):
-                state.add(item)
-            elif item.kind == "history":
-                self._unfolded += 1
-                last_tail, tail = tail, item.payload[-_TAIL:]
-                if before is not None and (tail == last_tail or tail[-2:] == _STEP_0):
-                    self._parts += _glance(item) == _glance(before) != b""
-                before = item
-            if item.kind in Console.KINDS:
-                self._console_lines += _count_console(console, item)
-            elif item.kind == "metric" and not fold_rows:
-                raise NeedsFold(str(self._log))
-            elif item.kind == "history" and self._first_step is None:
-                self._first_step = _step_of(item)
-        self._before = before, tail
+            self._end = batch.entries[-1][5]
+            for entry in self._guess.others(batch.entries) if passes_rows else batch.entries:
+                self._add(batch.record_of(entry))
+        if passes_rows:
+            self._row_records, self._first_step = self._guess.rows, self._guess.first_step
+
+    def _add(self, record: Record) -> None:
+        """Take in one record."""
+        kind, body = record.kind, record.body
+        if kind == "history":
+            self._row_records += 1
+            if self._steps != ALL_STEPS and _is_cut(body, self._counter):
+                return
+            if self._first_step is None:
+                self._first_step = _step_of(body)
+        if self._folds_rows or kind not in ("history", "summary"):
+            self._state.add(record)
+        elif kind == "history":
+            self._guess.add(body)
+        if kind in Console.KINDS:
+            self._console_lines += _count_console(self._console, record)
+        elif kind == "metric" and not self._folds_rows and self._state.folds_metrics:
+            raise NeedsFold(str(self._log))
 
     def _facts(self, size: int) -> Facts:
         state = self._state
@@ -263,12 +198,12 @@ class Scan:
             end=self._end,
             size=size,
             lines=Lines(
-                state.row_count - self._rows_before + self._unfolded - self._parts,
+                state.row_count - self._rows_before + self._guess.rows - self._guess.parts,
                 state.sample_count - self._samples_before,
                 self._console_lines + len(self._console.rest()),
             ),
             row_records=self._row_records,
-            parts=self._parts + state.part_count - self._parts_before,
+            parts=self._guess.parts + state.part_count - self._parts_before,
             first_step=self._first_step,
             last_step=state.last_step,
             highest_step=state.highest_step,
@@ -332,27 +267,60 @@ def good_records(file: BinaryIO, start: int = 0) -> Iterator[Record]:
     return (item for item in LogReader(file, start=start).finish() if isinstance(item, Record))
 
 
-def _glance(record: Record) -> bytes:
+class _Guess:
+    """Counts rows by no more than a glance at their steps."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        """History records."""
+        self.parts = 0
+        """Those that look like further parts of a row."""
+        self.first_step: int | None = None
+        """Of the first of them that has one."""
+        self._before = b""
+
+    def others(self, entries: list[Entry]) -> list[Entry]:
+        """Count the rows; the records that are neither rows nor summaries."""
+        rest: list[Entry] = []
+        for entry in entries:
+            kind, data, start, stop, _, _ = entry
+            if kind == "history":
+                self.add(data[start:stop])
+            elif kind != "summary":
+                rest.append(entry)
+        return rest
+
+    def add(self, body: bytes) -> None:
+        """Count a history record."""
+        self.rows += 1
+        if self.first_step is None:
+            self.first_step = _step_of(body)
+        tail, before = body[-_TAIL:], self._before
+        if before and (tail == before[-_TAIL:] or tail[-2:] == _STEP_0):
+            self.parts += _glance(body) == _glance(before) != b""
+        self._before = body
+
+
+def _glance(body: bytes) -> bytes:
     """The text of a row's step as all writers have it, without decoding the row; empty where it is not found."""
-    payload = record.payload
-    at = payload.find(_STEP_KEY, record.start, record.stop) + len(_STEP_KEY)
-    if at < len(_STEP_KEY) or at >= len(payload):
+    at = body.find(_STEP_KEY) + len(_STEP_KEY)
+    if at < len(_STEP_KEY) or at >= len(body):
         return b""
-    return payload[at + 1 : at + 1 + payload[at]]
+    return body[at + 1 : at + 1 + body[at]]
 
 
-def _is_cut(record: Record, counter: StepCounter) -> bool:
+def _is_cut(body: bytes, counter: StepCounter) -> bool:
     try:
-        paths, values = decode_history(record.body)
+        paths, values = decode_history(body)
     except WireError:
         return False
     place = place_of(STEP, paths)
     return not counter.keeps(values[place] if place >= 0 else None)
 
 
-def _step_of(record: Record) -> int | None:
+def _step_of(body: bytes) -> int | None:
     try:
-        paths, values = decode_history(record.body)
+        paths, values = decode_history(body)
     except WireError:
         return None
     return step_of(values[paths.index(STEP)]) if STEP in paths else None

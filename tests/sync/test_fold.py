@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runferry.logformat import Record, RunState, decode_history, messages, read_records
-from runferry.sync.scan import RowFold
+from runferry.sync.rowfold import RowFold
 from support.frames import log_of
 
 KEYS = ["a", "b", "n/x", "n/y", "_runtime"]

@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runferry.logformat import RunState
-from runferry.sync.api import RemoteRun
-from runferry.sync.cursor import Cursor, Lines, Target
 from runferry.sync.lines import Rows
-from runferry.sync.rowlane import LastWord, RowLane
-from runferry.sync.runfiles import ConsoleFile
-from runferry.sync.scan import Facts, row_at, scan
-from runferry.sync.steps import ALL_STEPS, Steps
+from runferry.sync.scan import row_at
+from runferry.sync.steps import Steps
 from support import logs
+from support.lane import fresh, read, sent
 
 BROKEN = b"\x12\x03\x0a\x7fx"  # a history record's body that is no message
-
-
-class Bodies:
-    """An API that takes every body."""
-
-    def __init__(self) -> None:
-        self.taken: list[dict[str, Any]] = []
-
-    def stream(self, _: RemoteRun, body: bytes, **__: bool) -> None:
-        self.taken.append(json.loads(body)["files"])
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for files in self.taken for line in files["wandb-history.jsonl"]["content"]]
-
-    def offsets(self) -> list[int]:
-        return [files["wandb-history.jsonl"]["offset"] for files in self.taken]
-
-
-def sent(facts: Facts, cursor: Cursor, state: RunState | None = None, body_bytes: int = 8_000_000) -> Bodies:
-    bodies = Bodies()
-    with ThreadPoolExecutor(1) as pool, contextlib.closing(ConsoleFile()) as console_file:
-        lane = RowLane(
-            bodies,  # type: ignore[arg-type]
-            RemoteRun("id", "me", "proj", "x"),
-            facts,
-            cursor,
-            facts.log.with_name("cursor"),
-            body_bytes,
-            False,
-            console_file,
-            pool,
-            lambda: None,
-            state,
-        )
-        lane.send(LastWord())
-    return bodies
-
-
-def fresh(shift: int = 0) -> Cursor:
-    return Cursor(Target("http://x", None, "proj", "x"), "me", "proj", "x", "id", Lines(100), shift)
-
-
-def read(log: Path, steps: Steps = ALL_STEPS, *, fold_rows: bool = True) -> tuple[Facts, RunState]:
-    state = RunState(keep_rows=False)
-    return scan(log, state, start_ns=0, young=False, fold_rows=fold_rows, steps=steps), state
 
 
 def row(step: int | bytes | None, n: int) -> Any:

@@ -1,0 +1,79 @@
+"""Rows and summary records into the state of a run, on their way to the server."""
+
+from __future__ import annotations
+
+from ..logformat import Record, RunState
+
+_STEP_TAG = 0x12  # of the field behind the items of a row
+
+
+class RowFold:
+    """Rows and summary records into the state of a run that defines no metrics.
+
+    A row whose keys the next row sets all anew leaves no trace in the summary, so it is only counted. Once a summary
+    record has come, every row is folded: it is for the state to say which rows that record speaks for. Logs of the peer
+    hold each row twice, first as a summary record with the same items: that one is not even decoded.
+    """
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._held: list[bytes] | None = None
+        self._paths: tuple[tuple[str, ...], ...] = ()
+        self._holds = True
+        self._announced: Record | None = None
+        """A summary record that may say no more than the row behind it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next row decides about a summary record."""
+        return self._announced is not None
+
+    def row(self, paths: tuple[tuple[str, ...], ...], values: list[bytes], body: bytes) -> None:
+        """Take the next row into account: its items, and its record's bytes."""
+        if self._announced is not None:
+            # (A null is no value in a row, and one in a summary record.)
+            if b"null" not in values and repeats(self._announced.body, body):
+                self._announced = None
+            else:
+                self._fold_summary()
+        if not self._holds:
+            self._state.add_row(paths, values)
+            return
+        if self._held is not None:
+            overwritten = paths is self._paths and b"null" not in values
+            self._state.add_row(self._paths, self._held, overwritten=overwritten)
+        self._paths, self._held = paths, values
+
+    def summary(self, record: Record) -> None:
+        """Take a summary record into account."""
+        self._fold_summary()
+        self._announced = record
+
+    def flush(self) -> None:
+        """Fold what is held back: no other row comes next."""
+        self._fold_row()
+        self._fold_summary()
+
+    def _fold_row(self) -> None:
+        if self._held is not None:
+            self._state.add_row(self._paths, self._held)
+        self._held = None
+
+    def _fold_summary(self) -> None:
+        record, self._announced = self._announced, None
+        if record is not None:
+            self._fold_row()
+            self._holds = False
+            self._state.add(record)
+
+
+def repeats(summary: bytes, row: bytes) -> bool:
+    """Whether a summary record holds the items of a row and nothing else: in the same order, from any of them on and round.
+
+    Both are written from one map of the peer's, which is walked from a random place on.
+    """
+    size = len(summary)
+    step = row[size:]  # behind the items of a row stands its step, or nothing
+    if step and (step[0] != _STEP_TAG or len(step) < 2 or step[1] != len(step) - 2):
+        return False
+    return size > 0 and summary in row[:size] * 2
