@@ -32,7 +32,7 @@ def default_data_dir() -> Path:
 @click.option("--entity", default="local", show_default=True, help="Entity of runs that name none.")
 @click.option("--api-key-file", type=click.Path(dir_okay=False, path_type=Path), help="API keys, one per line.")
 @click.option("--no-auth", is_flag=True, help="Ask for no API key; on loopback only.")
-@click.option("--no-gzip", is_flag=True, help="Do not offer clients to compress.")
+@click.option("--no-gzip", is_flag=True, help="Neither offer nor take compressed requests.")
 @click.option("--structured-console", is_flag=True, help="Offer clients to send console lines as JSON.")
 @click.option("--limit", type=click.IntRange(1), help="Requests per window and project; more are answered 429.")
 @click.option("--window", default=60.0, show_default=True, help="Seconds of that window.")

@@ -17,8 +17,10 @@ import urllib.error
 import urllib.request
 
 import click.testing
+import httpx
 import pytest
 from runferry.cli.serve import command
+from support.artifactclient import ArtifactClient, Sent, md5
 from support.server import Server, serve
 
 ROWS_PER_REQUEST = 500
@@ -267,3 +269,60 @@ def test_the_helper_starts_on_the_same_address(tmp_path):
         server.start()
 
         assert server.url == before
+
+
+class OverTheNetwork:
+    """What `ArtifactClient` needs of a server, over its socket."""
+
+    def __init__(self, server):
+        self.graphql = server.graphql
+
+    def request(self, method, url, *, key, **options):
+        assert key is None
+        return httpx.request(method, url, **options)
+
+
+def test_an_artifact_goes_on_after_every_kill(tmp_path):
+    """The server is killed after each acknowledged step: nothing has to be sent again, and the artifact is committed once."""
+    sent = Sent({"a": b"1", "b": b"22"})
+    with serve(tmp_path) as server:
+        server.make_run("r1")
+        client = ArtifactClient(OverTheNetwork(server))
+
+        def killed(answer):
+            server.kill()
+            server.start()
+            return answer
+
+        artifact = killed(client.create(sent))["id"]
+        manifest = killed(client.manifest(artifact))["id"]
+        nodes = killed(client.announce(artifact, manifest, sent.files))
+        for node, data in zip(nodes, sent.files.values(), strict=True):
+            assert killed(client.put(node, data)).status_code == 200
+        file = killed(client.manifest(artifact, md5(sent.manifest())))["file"]
+        assert killed(client.put(file, sent.manifest())).status_code == 200
+        assert killed(client.commit(artifact)) == {"id": artifact, "digest": sent.digest}
+        again = client.create(sent)
+        found = server.artifacts("local", "proj", "r1")
+
+    assert (again["id"], again["state"]) == (artifact, "COMMITTED")
+    assert [(one["version"], [entry["path"] for entry in one["entries"]]) for one in found] == [(0, ["a", "b"])]
+
+
+def test_limits_are_options(tmp_path):
+    """The documented rates, one of them changed, told by Retry-After: the second new run within a second is refused."""
+    options = ["--limits", "documented", "--limit-new-runs", "1", "--limit-headers", "retry-after"]
+    query = 'mutation { upsertBucket(input: {name: "%s", modelName: "p"}) { inserted } }'
+    with serve(tmp_path, arguments=options) as server:
+        answers = []
+        for number in range(20):  # some of them within the same second
+            try:
+                answers.append(server.graphql(query % f"r{number}") and "made")
+            except urllib.error.HTTPError as error:
+                error.close()
+                answers.append((error.code, error.headers["Retry-After"]))
+        made = len(server.runs())
+
+    assert (429, "1") in answers
+    assert answers.count("made") == made
+    assert set(answers) == {"made", (429, "1")}
