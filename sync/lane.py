@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 
 from .bucket import Bucket
 from .quota import SHARE, Ceiling, Quota
@@ -233,5 +234,6 @@ _POSITIVE = frozenset({"period", "density", "told_rate", "rate", "patience"})
 _LARGEST = 1e12
 
 
+@cache
 def _is_time(name: str) -> bool:
     return name.endswith(("_at", "_until"))

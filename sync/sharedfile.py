@@ -40,7 +40,7 @@ class Held:
 
     def __init__(self) -> None:
         self.numbers: Numbers | None = None
-        """None where there is nothing to believe."""
+        """None where there is nothing to believe, or nobody has written since this process did."""
         self.put: Numbers | None = None
         """To be written when the lock is given back."""
 
@@ -54,6 +54,8 @@ class SharedFile:
         self._pause = pause
         self._file = -1
         self._alone_until = float("-inf")
+        self._ours = b""
+        """What this process wrote last."""
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Held | None]:
@@ -108,6 +110,8 @@ class SharedFile:
             record = os.pread(self._file, _SIZE, 0)
         except OSError:
             return None
+        if record == self._ours:
+            return None
         crc, _, text = record.partition(b" ")
         if crc != _crc(text):
             return None
@@ -123,8 +127,9 @@ class SharedFile:
 
     def _write(self, numbers: Numbers) -> None:
         text = orjson.dumps({"written": self._now(), **numbers}).ljust(_SIZE - 9)
+        self._ours = _crc(text) + b" " + text
         with contextlib.suppress(OSError):
-            os.pwrite(self._file, _crc(text) + b" " + text, 0)
+            os.pwrite(self._file, self._ours, 0)
 
 
 def _crc(text: bytes) -> bytes:
