@@ -104,7 +104,7 @@ class Artifacts:
 
         Raises:
             BadRequestError: they are not what its digest announced.
-            ArtifactError: there is no such manifest.
+            ArtifactError: there is no such manifest, or its artifact is committed with another one.
         """
         blob = upload.finish()
         if blob.size > MAX_MANIFEST:
@@ -113,6 +113,8 @@ class Artifacts:
             manifest = _manifest(db, key)
             if manifest.digest not in ("", base64_md5(blob.md5)):
                 raise BadRequestError("the bytes of the manifest are not those that its digest announced")
+            if manifest.blob != blob.digest:
+                _pending(db, manifest.artifact)
             self._store.blobs.keep(upload, blob)
             db.execute("UPDATE manifests SET blob = ?, size = ? WHERE id = ?", (blob.digest, blob.size, key))
             db.execute("COMMIT")

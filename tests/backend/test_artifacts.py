@@ -208,11 +208,16 @@ def test_a_manifest_is_checked_when_it_comes(client):
 
 
 def test_a_committed_artifact_stays_as_it_is(client):
-    """Neither files nor manifests can be added."""
-    artifact = client.send(NET)
+    """Neither files nor manifests can be added or replaced, not even at an address from before the commit."""
+    artifact = client.create(NET)["id"]
+    open_address = {**client.manifest(artifact, includeUpload=True)["file"], "uploadHeaders": []}
+    client.upload(NET, artifact)
+    client.commit(artifact)
 
     assert "committed" in client.manifest(artifact)
     assert "committed" in client.announce(artifact, "x", {"a": b"b"})
+    assert client.put(open_address, NET.manifest(contents={})).status_code == 400
+    assert client.put(open_address, NET.manifest()).status_code == 200
 
 
 def test_a_body_in_parts(server, client):

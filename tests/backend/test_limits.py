@@ -5,22 +5,15 @@ from __future__ import annotations
 import pytest
 from runferry.backend import DOCUMENTED, Rates, limits
 from runferry.backend.limits import QuotaError, Quotas, RateLimiter
+from support.clock import FakeClock
 from support.inprocess import in_process
 
 PROJECT = ("team", "proj")
 
 
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return FakeClock(0.0)
 
 
 def refusals(take, count):
@@ -75,11 +68,11 @@ def test_a_window_that_begins_anew_is_the_youngest(monkeypatch):
 
 def test_the_documented_rates(clock):
     """In any second 500 stream requests and 120 MB of a project, 2 requests of a run, 80 new runs pass; no more."""
-    quotas = Quotas(None, 1.0, DOCUMENTED, clock)
+    quotas = Quotas(None, 1.0, DOCUMENTED, clock.monotonic)
 
     seconds = []
-    for second in range(2):
-        clock.now = float(second)
+    for _ in range(2):
+        clock.advance(1.0)
         seconds.append(
             (
                 refusals(lambda _: quotas.stream(PROJECT, "one", 10), 5),
@@ -97,7 +90,7 @@ def test_the_documented_rates(clock):
 
 def test_a_refused_request_takes_from_no_quota(clock):
     """What one quota refuses does not count in the others."""
-    quotas = Quotas(None, 1.0, Rates(requests=4, run_requests=2), clock)
+    quotas = Quotas(None, 1.0, Rates(requests=4, run_requests=2), clock.monotonic)
 
     refused = refusals(lambda _: quotas.stream(PROJECT, "one", 1), 10)
     told = quotas.stream(PROJECT, "two", 1)
@@ -107,11 +100,11 @@ def test_a_refused_request_takes_from_no_quota(clock):
 
 def test_a_body_above_the_limit_passes_alone(clock):
     """Else it could never be sent; what comes after it in the same second is refused."""
-    quotas = Quotas(None, 1.0, Rates(size=100), clock)
+    quotas = Quotas(None, 1.0, Rates(size=100), clock.monotonic)
 
     assert quotas.stream(PROJECT, "one", 1000).remaining == 0
     assert refusals(lambda _: quotas.stream(PROJECT, "one", 1), 1) == (1, {"project-bytes"})
-    clock.now = 1.0
+    clock.advance(1.0)
     assert quotas.stream(PROJECT, "one", 1).remaining == 99
 
 
