@@ -10,6 +10,7 @@ from .api import Api
 from .clock import Clock
 from .liveness import Liveness
 from .lock import Heartbeat
+from .readings import Readings
 from .report import Reporter
 from .settings import SyncSettings
 
@@ -29,6 +30,8 @@ class Context:
     heartbeat: Heartbeat
     liveness: Liveness
     body_bytes: int
+    readings: Readings | None = None
+    """What passes leave for later ones; None where this is the only one."""
     denied: str = ""
     """Why the server refused the key; no run can succeed then."""
     _features: frozenset[str] | None = None

@@ -192,6 +192,7 @@ def open_context(
         uploads=ThreadPoolExecutor(max(DEFAULT_JOBS, jobs), thread_name_prefix="runferry-file"),
         heartbeat=Heartbeat(),
         liveness=session.liveness,
+        readings=session.readings,
         body_bytes=min(settings.body_bytes, max(_SMALLEST_BODY, _BODIES_IN_MEMORY // jobs)),
     )
 

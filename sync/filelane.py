@@ -73,9 +73,7 @@ def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
 
 def made_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) -> list[runfiles.RunFile]:
     """The files that every run has at the server, made from the log."""
-    last = work.last
-    goes_on = last.found.exit_code is None and work.is_young(last)
-    work.files_wait = work.context.settings.following and goes_on
+    work.files_wait = work.waits()
     made = [] if work.files_wait else [runfiles.made_here(runfiles.SUMMARY_FILE, summary.encode())]
     made.append(runfiles.config_file(work.config()))
     environment = runconfig.environment_tree(work.state)

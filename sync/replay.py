@@ -24,9 +24,10 @@ from .filelane import send_files
 from .lock import Lock, LockedError
 from .placing import Opening, Stitch
 from .plan import RunPlan
+from .readings import Mark, Reading
 from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict
-from .rowlane import LastWord, RowLane, gather_console
-from .scan import Facts, NeedsFold, scan
+from .rowlane import LanePoint, LastWord, RowLane, gather_console
+from .scan import Facts, NeedsFold, Scan
 from .work import RunWork
 
 
@@ -38,6 +39,8 @@ class RunReplay:
         self.context = context
         self.work = RunWork.of(plan, context)
         self.segments = self.work.segments
+        self._scanned: Scan | None = None
+        self._point: LanePoint | None = None
 
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
@@ -126,18 +129,19 @@ class RunReplay:
         fields = work.fields()
         console_file = runfiles.ConsoleFile()
         with contextlib.closing(console_file):
+            whole = False
             if work.folds_later or self._has_news(fields):
                 self._contact(fields)
-                self._send_rows(console_file)
-            else:
-                for segment in self.segments:
-                    if segment.found.lines.console:
-                        gather_console(segment.found, console_file)
+                whole = self._send_rows(console_file)
+            for segment in self.segments if not (whole or work.waits()) else ():
+                if segment.found.lines.console:
+                    gather_console(segment.found, console_file)
             send_alerts(work)
             send_artifacts(work)
             summary, dropped = work.summary()
             send_files(work, summary, console_file)
         work.last.missing += dropped
+        self._leave_reading()
         return verdict.finish(work, "")
 
     # -- before anything is sent -------------------------------------------------------------------------------------
@@ -163,7 +167,8 @@ class RunReplay:
         """Read the logs for the first time, each with the rows of it that count."""
         work = self.work
         only = self.segments[0] if len(self.segments) == 1 else None
-        if only is not None and only.cursor is None and not self.context.settings.dry_run:
+        goes_on = self.context.readings is not None and work.is_young(work.last)
+        if only is not None and only.cursor is None and not (self.context.settings.dry_run or goes_on):
             # All rows are going to be read again and sent: they are folded then, and not twice.
             try:
                 self._read_all(fold_rows=False)
@@ -172,7 +177,7 @@ class RunReplay:
             else:
                 work.folds_later = True
                 return
-        self._read_all(fold_rows=True)
+        self._read_all(fold_rows=True, scan=self._take_reading())
         for segment in self.segments:
             cursor = segment.cursor
             if cursor is None:
@@ -182,9 +187,34 @@ class RunReplay:
                 segment.rows_before = 0
             cursor.version = VERSION
 
-    def _read_all(self, *, fold_rows: bool) -> None:
+    def _is_alone(self) -> bool:
+        """Whether the only log has nothing to be stitched to."""
+        return len(self.segments) == 1 and self.work.start.highest is None
+
+    def _take_reading(self) -> Scan | None:
+        """The scan of the pass before, if there was one and the log has only grown since; its fold becomes this one's."""
+        readings, self._point = self.context.readings, None
+        reading = readings.take(self.work.target, self.work.last) if readings is not None and self._is_alone() else None
+        if reading is None:
+            return None
+        self.work.state, self._point = reading.state, reading.point
+        return reading.scan
+
+    def _leave_reading(self) -> None:
+        """For the next pass, if there is going to be one."""
+        readings, work, last = self.context.readings, self.work, self.work.last
+        goes_on = last.found.exit_code is None and work.is_young(last)
+        if readings is None or self._scanned is None or not (goes_on and self._is_alone()):
+            return
+        if last.position.offset == last.found.end:
+            mark = Mark.of(last.position)
+            reading = Reading(work.state, self._scanned, last.found, last.head.identity, mark, self._point)
+            readings.put(work.target, last.head.path, reading)
+
+    def _read_all(self, *, fold_rows: bool, scan: Scan | None = None) -> None:
+        """Read each log; `scan` has begun to read the only one."""
         work = self.work
-        alone = len(self.segments) == 1 and work.start.highest is None  # nothing to be stitched to
+        alone = self._is_alone()
         openings = [Opening()] if alone else [segment.opening for segment in self.segments]
         stitching = Stitch(openings, work.start, self.context.settings.overlap, work.anchors)
         for index, segment in enumerate(self.segments):
@@ -193,14 +223,10 @@ class RunReplay:
             before = cursor.runtime_before if cursor is not None else work.start.runtime
             work.state.elapsed.before = max(work.state.elapsed.before, before)
             segment.place = place
-            segment.facts = scan(
-                head.path,
-                work.state,
-                start_ns=head.start_ns,
-                young=work.is_young(segment),
-                fold_rows=fold_rows,
-                steps=place.steps,
+            self._scanned = scan or Scan(
+                head.path, work.state, start_ns=head.start_ns, fold_rows=fold_rows, steps=place.steps
             )
+            segment.facts = self._scanned.read(young=work.is_young(segment))
             stitching.end(segment.facts)
 
     def _has_news(self, fields: RunFields) -> bool:
@@ -241,8 +267,9 @@ class RunReplay:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _send_rows(self, console_file: runfiles.ConsoleFile) -> None:
-        work = self.work
+    def _send_rows(self, console_file: runfiles.ConsoleFile) -> bool:
+        """Send what the cursors do not know of; whether `console_file` has all that was printed."""
+        work, whole = self.work, True
         remote = work.remote()
         facts = [segment.found for segment in self.segments]
         gaps = len(work.state.gaps)
@@ -266,7 +293,8 @@ class RunReplay:
             def advance(log: str = log, found: Facts = found, cursor: Cursor = cursor) -> None:
                 self.context.reporter(Progress(log, cursor.sent.history, found.lines.history))
 
-            RowLane(
+            printed = console_file if self._point is None else runfiles.ConsoleFile()
+            lane = RowLane(
                 self.context.api,
                 remote,
                 found,
@@ -274,15 +302,21 @@ class RunReplay:
                 segment.places.cursor,
                 self.context.body_bytes,
                 structured,
-                console_file,
+                printed,
                 self.context.rows,
                 advance,
                 work.state if work.folds_later else None,
                 self.context.api.uplink.body_bytes,
-            ).send(last)
+                point=self._point,
+            )
+            with contextlib.nullcontext() if printed is console_file else contextlib.closing(printed):
+                lane.send(last)
+            whole = printed is console_file
+            self._point = lane.point
 
         if work.folds_later:
             facts[0].damage += work.state.gaps[gaps:]
+        return whole
 
 
 class _LostRunError(Exception):

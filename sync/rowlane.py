@@ -58,6 +58,19 @@ class _Posted:
 
 
 @dataclass
+class LanePoint:
+    """Where the second reading of a log stopped: behind its last whole record, the row there still open."""
+
+    rows: Rows
+    console: Console
+    seen: Lines
+    row_records: int
+    end: int
+    shifts: tuple[int, float]
+    """Of steps and runtimes."""
+
+
+@dataclass
 class RowLane:
     """Sends the lines of one segment. `advance` is told of each acknowledgement, after the cursor was saved."""
 
@@ -75,6 +88,8 @@ class RowLane:
     """Where the rows are folded, if the scan has not done it."""
     fitting: Callable[[int], int] = lambda most: most
     """How large a body should be for the line to the server, at most as large as given."""
+    point: LanePoint | None = None
+    """Where to begin if the cursor is there, else at the log's start; then where it stopped."""
     _full: int = 0
     """Bytes at which the body that is being gathered is sent."""
     _dropped: list[str] = field(default_factory=list)
@@ -118,20 +133,25 @@ class RowLane:
     def _gather(self, file: BinaryIO, last: LastWord) -> None:
         """Read the log and post body after body."""
         facts = self.facts
-        self._file, self._sent, self._seen = file, self.cursor.sent, Lines()
-        self._rows = Rows(self.cursor.step_shift, facts.steps, facts.runtime_shift)
-        self._console = Console(facts.start_ns)
+        self._file, self._sent = file, self.cursor.sent
+        shifts = (self.cursor.step_shift, facts.runtime_shift)
+        begin = self.point
+        if begin is None or (begin.shifts, begin.end) != (shifts, self.cursor.offset):
+            rows = Rows(shifts[0], facts.steps, shifts[1])
+            begin = LanePoint(rows, Console(facts.start_ns), Lines(), 0, 0, shifts)
+        self._rows, self._console, self._seen = begin.rows, begin.console, begin.seen
         self._plain = PlainRows(self.cursor.step_shift, folds=self.state is not None)
         self._dropped = self._rows.dropped
         self._fold = RowFold(self.state) if self.state is not None else None
-        self._row_records, self._resumed_at = 0, self.cursor.offset
+        self._row_records, self._resumed_at = begin.row_records, self.cursor.offset
         self._body, self._offset = self._new_body(), self.cursor.offset
-        for batch in LogReader(file).batches():
+        for batch in LogReader(file, start=begin.end).batches():
             if isinstance(batch, Batch) and not self._take(batch):
                 break
         if self._fold is not None:
             self._fold.flush()
-        row = self._rows.end()
+        self.point = LanePoint(self._rows, self._console, self._seen + Lines(), self._row_records, facts.end, shifts)
+        row = self._rows.latest
         last_line = self._finished(row)
         seen = self._seen
         if self._fold is not None:

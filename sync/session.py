@@ -10,6 +10,7 @@ from .counters import Counted, Counters
 from .liveness import Liveness
 from .network import Network, find_network
 from .pacer import Pacers
+from .readings import Readings
 from .transport import HttpTransport, Transport
 
 
@@ -45,6 +46,8 @@ class Session:
         self.clock = clock or SystemClock(self._stop)
         self.rng = rng or random.Random()  # noqa: S311 - jitter, no secret
         self.liveness = Liveness(self.clock)
+        self.readings: Readings | None = None
+        """What the passes of a watch leave for each other."""
         self.pacers = Pacers(self.clock, self.rng)
 
     @property

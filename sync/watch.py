@@ -20,6 +20,7 @@ from .errors import UsageError
 from .lookout import NEVER, Lookout, WatchedLog, is_one_run
 from .news import News
 from .plan import group, read_head
+from .readings import Readings
 from .report import Finished, Planned, Report, Reporter, RunReport, Verdict, silent
 from .session import Session
 from .settings import SyncSettings, find_base_url
@@ -119,6 +120,7 @@ class _Watch:
     ) -> None:
         self._settings, self._watching = settings, watching
         self._news, self._key, self._session, self._cpu = news, key, session, cpu
+        session.readings = Readings()
         self._clock = session.clock
         self._lookout = Lookout(paths, self._clock)
         self._gone: dict[str, RunReport] = {}

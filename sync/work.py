@@ -85,6 +85,10 @@ class RunWork:
             self._young = self.context.liveness.is_alive(segment.head.path, segment.head.modified, stale_after)
         return self._young
 
+    def waits(self) -> bool:
+        """Whether files that change with every row are left to a later pass, because the run goes on."""
+        return self.context.settings.following and self.last.found.exit_code is None and self.is_young(self.last)
+
     def exit_code(self, segment: Segment) -> int | None:
         """The exit code that a log records, else that its cursor knows of; None where neither has one."""
         if segment.facts is not None:

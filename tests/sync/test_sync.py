@@ -263,16 +263,16 @@ def test_a_fault_of_ours_in_one_run_does_not_stop_the_others(rig: Rig, monkeypat
     """An unexpected exception is that run's verdict, with its place, and nobody else's."""
     for name in ("bad", "good"):
         rig.run(run_id=name)
-    from runferry.sync import replay
+    from runferry.sync.scan import Scan
 
-    real = replay.scan
+    real = Scan.read
 
-    def scan(log: Path, *arguments: Any, **options: Any) -> Any:
-        if log.name == "run-bad.wandb":
+    def read(scan: Scan, **options: Any) -> Any:
+        if scan._log.name == "run-bad.wandb":
             raise ZeroDivisionError("oops")
-        return real(log, *arguments, **options)
+        return real(scan, **options)
 
-    monkeypatch.setattr(replay, "scan", scan)
+    monkeypatch.setattr(Scan, "read", read)
 
     report = rig.sync()
 

@@ -1,0 +1,264 @@
+"""Passes over a log that grows: each reads what is new, and the server holds what a sync of the whole log would leave."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runferry.logformat import LogReader, RunState
+from runferry.sync import SyncSettings, Verdict, readings, sync
+from runferry.sync.credentials import ApiKey
+from runferry.sync.cursor import Cursor, Target
+from runferry.sync.places import Places
+from runferry.sync.plan import LogHead
+from runferry.sync.readings import Mark, Reading, Readings
+from runferry.sync.scan import Facts, Scan
+from runferry.sync.segment import Segment
+from runferry.sync.transport import Answer
+from support import logs
+from support.fakebackend import KEY, URL, FakeBackend, FakeRun
+from support.syncrig import on
+from support.watchrig import Story, WatchRig
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WatchRig:
+    """Every log is large enough for its reading to be kept."""
+    monkeypatch.setattr(readings, "_SMALLEST", 0)
+    return WatchRig(tmp_path)
+
+
+class Meter:
+    """Counts the bytes that are read of logs as records, and the passes that go on where the one before stopped."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = self.taken = 0
+        read, take = LogReader._read, Readings.take
+
+        def counted(reader: LogReader, at: int, size: int) -> bytes:
+            data = read(reader, at, size)
+            self.bytes += len(data)
+            return data
+
+        def noted(kept: Readings, *arguments: Any) -> Any:
+            found = take(kept, *arguments)
+            self.taken += found is not None
+            return found
+
+        monkeypatch.setattr(LogReader, "_read", counted)
+        monkeypatch.setattr(Readings, "take", noted)
+
+    def spent(self) -> int:
+        """Bytes since the last time."""
+        count, self.bytes = self.bytes, 0
+        return count
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
+    return Meter(monkeypatch)
+
+
+def rows(first: int, count: int, **extra: Any) -> list[Any]:
+    """Rows of some hundred bytes."""
+    return [
+        logs.row(step, {"loss": 1 / (1 + step), "text": "x" * 300, **extra}) for step in range(first, first + count)
+    ]
+
+
+def fresh(rig: WatchRig, log: Path) -> FakeRun:
+    """What one sync of the whole log leaves on a server of its own."""
+    backend = FakeBackend()
+    backend.features = rig.backend.features
+    copy = rig.folder.parent / "copies" / str(random.random()) / log.parent.name
+    copy.mkdir(parents=True)
+    (copy / log.name).write_bytes(log.read_bytes())
+    rig.settle(copy / log.name, 0)
+    settings = SyncSettings(base_url=URL, state_dir=rig.state)
+    sync([copy], settings, key=ApiKey(KEY, base_url=URL, source="test"), transport=backend, clock=rig.clock)
+    return backend.runs["live"]
+
+
+def test_a_pass_reads_what_is_new(rig: WatchRig, meter: Meter) -> None:
+    """A log of 8 MB that grows by ten rows costs ten rows, twice, and a block's rest; nothing is sent twice."""
+    log = rig.begin(rows=0)
+    rig.grow(log, *rows(0, 20_000))
+    spent: list[tuple[int, int]] = []
+    size = [log.stat().st_size]
+
+    def grow(first: int) -> Any:
+        def happen() -> None:
+            spent.append((meter.spent(), log.stat().st_size - size[0]))
+            size[0] = log.stat().st_size
+            rig.grow(log, *rows(first, 10))
+
+        return happen
+
+    steps = [grow(20_000 + 10 * number) for number in range(20)]
+    rig.watch(log.parent, story=Story(*steps, lambda: rig.grow(log, logs.exit_record(0))))
+
+    assert spent[0][0] > 2 * size[0] * 0.9  # the first pass reads it twice
+    assert meter.taken == 21
+    for cost, new in spent[1:]:
+        assert cost < 5 * new + 3 * 40_000  # heads are read too, to see which run it is
+    assert set(rig.backend.written.values()) == {1}
+    assert len(rig.backend.runs["live"].rows) == 20_200
+
+
+def test_what_a_failed_pass_saw_is_forgotten(rig: WatchRig, meter: Meter) -> None:
+    """The next one reads the log from its start, and everything arrives."""
+    log = rig.begin()
+
+    def fail() -> None:
+        rig.backend.before = on("stream", Answer(400, {}, b"no"), times=1)
+        rig.grow(log, logs.row(2))
+
+    end = [None] * 10
+    report = rig.watch(
+        log.parent, story=Story(None, fail, *end, lambda: rig.grow(log, logs.row(3), logs.exit_record(0)))
+    )
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert len(rig.backend.runs["live"].rows) == 4
+
+
+def test_a_run_that_the_server_lost_is_sent_from_its_start(rig: WatchRig, meter: Meter) -> None:
+    """Though only its tail was read."""
+    log = rig.begin()
+    story = Story(
+        lambda: rig.grow(log, logs.row(2)),
+        lambda: (rig.backend.runs.clear(), rig.grow(log, logs.row(3))),
+        None,
+        lambda: rig.grow(log, logs.row(4), logs.exit_record(0)),
+    )
+    rig.watch(log.parent, story=story)
+
+    assert meter.taken >= 2
+    assert [row["_step"] for row in rig.backend.runs["live"].rows] == list(range(5))
+
+
+def test_the_console_is_whole_at_the_end(rig: WatchRig, meter: Meter) -> None:
+    """Lines go as they come; the file of all of them is made once, when the run has ended."""
+    log = rig.begin()
+    steps = [
+        lambda number=number: rig.grow(log, logs.output(f"line {number}\nbegun ", number), logs.row(number + 2))
+        for number in range(6)
+    ]
+    rig.watch(log.parent, story=Story(*steps, lambda: rig.grow(log, logs.exit_record(0))))
+
+    assert meter.taken == 7
+    run = rig.backend.runs["live"]
+    assert run.files["output.log"].decode().splitlines() == [
+        "line 0",
+        *(f"begun line {number}" for number in range(1, 6)),
+        "begun ",
+    ]
+    assert run.lines == fresh(rig, log).lines
+
+
+def test_a_reading_does_not_outlive_what_it_read(rig: WatchRig, meter: Meter) -> None:
+    """Another file in the log's place, or another sync in between: the log is read from its start."""
+    log = rig.begin()
+
+    def replaced() -> None:
+        copy = log.with_name("copy")
+        copy.write_bytes(log.read_bytes())
+        copy.rename(log)
+        rig.grow(log, logs.row(3))
+
+    def synced_by_another() -> None:
+        rig.grow(log, logs.row(4))
+        rig.sync(log)
+        rig.grow(log, logs.row(5))
+
+    story = Story(
+        lambda: rig.grow(log, logs.row(2)),
+        lambda: (replaced(), meter.__setattr__("taken", 0)),
+        None,
+        lambda: (synced_by_another(), meter.__setattr__("taken", meter.taken * 10)),
+        None,
+        lambda: rig.grow(log, logs.exit_record(0)),
+    )
+    rig.watch(log.parent, story=story)
+
+    assert meter.taken == 1  # by the last pass only
+    assert [row["_step"] for row in rig.backend.runs["live"].rows] == list(range(6))
+    assert set(rig.backend.written.values()) == {1}
+
+
+def test_the_runs_used_last_are_kept(tmp_path: Path) -> None:
+    """The number of readings is bounded; one that was taken is not kept."""
+    kept = Readings(most=2)
+    target = Target(URL, None, "p", "r")
+    facts = Facts(tmp_path, size=10**6)
+    heads = [LogHead(tmp_path / str(number), size=10**6, identity=(1, number)) for number in range(3)]
+    cursor = Cursor(target, "e", "p", "r", "s")
+    segments = [Segment(head, Places(head.path, tmp_path), cursor) for head in heads]
+    for segment in segments:
+        state = RunState()
+        scan = Scan(segment.head.path, state, start_ns=0)
+        reading = Reading(state, scan, facts, segment.head.identity, Mark.of(cursor), None)
+        kept.put(target, segment.head.path, reading)
+
+    assert [kept.take(target, segment) is not None for segment in segments] == [False, True, True]
+    assert kept.take(target, segments[1]) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_growing_in_any_steps_leaves_what_one_sync_leaves(rig: WatchRig, meter: Meter, seed: int) -> None:
+    """Rows in parts, without steps, of changing keys; samples, console, config, summaries, metrics; cut anywhere between."""
+    rng = random.Random(seed)
+    log = rig.begin(rows=0)
+    shadow = rig.folder.parent / "shadow" / log.name
+    shadow.parent.mkdir()
+    shadow.write_bytes(log.read_bytes())
+    step = 0
+
+    def records() -> Any:
+        nonlocal step
+        for _ in range(rng.randrange(1, 12)):
+            kind = rng.randrange(12)
+            if kind < 5:
+                step += rng.randrange(2)  # the same again: a part of the row
+                keys = rng.choice(
+                    [{"loss": step}, {"loss": step, "acc": {"a": rng.random()}}, {f"k{rng.randrange(5)}": 1}]
+                )
+                yield logs.row(step if rng.random() < 0.9 else None, keys)
+            elif kind < 7:
+                yield logs.sample(step, {"cpu": rng.random()})
+            elif kind < 9:
+                yield logs.output(rng.choice(["whole\n", "part ", "\rover", "a\nb\nc"]), step)
+            elif kind == 9:
+                yield logs.config_record({f"c{rng.randrange(3)}": rng.random()})
+            elif kind == 10:
+                yield logs.summary_record({"best": step})
+            else:
+                yield logs.row(step, {"text": "y" * rng.randrange(40_000)})
+
+    def show(*, whole: bool) -> None:
+        data = shadow.read_bytes()
+        have = log.stat().st_size
+        log.write_bytes(data if whole else data[: rng.randrange(have, len(data) + 1)])
+        rig.settle(log, 0)
+
+    def grow() -> None:
+        if rng.random() < 0.3 and rig.backend.runs:
+            assert rig.backend.runs["live"].lines == fresh(rig, log).lines
+        if rng.random() < 0.8:
+            logs.make_log(shadow, *records(), append=True)
+        show(whole=rng.random() < 0.7)
+
+    def end() -> None:
+        logs.make_log(shadow, logs.exit_record(3), append=True)
+        show(whole=True)
+
+    report = rig.watch(log.parent, story=Story(*[grow] * 25, end))
+
+    assert rig.only(report).verdict is Verdict.SYNCED
+    assert meter.taken > 5
+    ours, once = rig.backend.runs["live"], fresh(rig, log)
+    assert ours.lines == once.lines
+    assert (ours.summary, ours.config, ours.exit_code) == (once.summary, once.config, once.exit_code)
+    assert ours.files == once.files
