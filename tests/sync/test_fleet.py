@@ -149,6 +149,25 @@ def test_a_preview_heeds_overrides_and_filters(rig: Rig) -> None:
     assert {run.todo.value for run in preview(rig.folder, retagged).runs} == {"rest"}
 
 
+def test_copies_of_a_run_that_goes_on_are_synced_as_it_grows(rig: Rig, tmp_path: Path) -> None:
+    """A copy that ends inside a record is partial; the next one brings the rest, and nothing twice."""
+    node = logs.simple_run(tmp_path / "node", rows=5)
+    whole = node.read_bytes()
+    copy = rig.folder / node.parent.name / node.name
+    verdicts = []
+    for end in (len(whole) // 2, len(whole) * 3 // 4, len(whole)):
+        copy.parent.mkdir(exist_ok=True)
+        arriving = copy.with_name(".arriving")  # a new file takes the place of the old one, as rsync has it
+        arriving.write_bytes(whole[:end])
+        arriving.replace(copy)
+        rig.settle(copy, age=1)
+        verdicts.append(rig.only(rig.sync()).verdict)
+
+    assert verdicts == [Verdict.PARTIAL, Verdict.PARTIAL, Verdict.SYNCED]
+    assert [row["_step"] for row in rig.backend.runs["a1b2c3d4"].rows] == [0, 1, 2, 3, 4]
+    assert all(count == 1 for key, count in rig.backend.written.items() if key[1] == "history")
+
+
 def test_a_sync_is_a_function(rig: Rig) -> None:
     """One path or several, settings by name, and a report that travels between processes."""
     log = rig.run()
