@@ -183,6 +183,9 @@ def test_a_sync_is_a_function(rig: Rig) -> None:
         runferry.sync(log, shard="9/8", **ports)
 
 
+_SLOWEST_FLEET_S = 1200
+
+
 def make_fleet(folder: Path, count: int) -> Path:
     """So many small runs below `folder`."""
     for number in range(count):
@@ -220,21 +223,29 @@ def test_processes_on_one_tree_bring_all_runs_over_once(tmp_path: Path) -> None:
         assert Counter((run["history_lines"], run["state"]) for run in runs) == {(20, "finished"): 60}
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [300, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(_SLOWEST_FLEET_S + 60)])]
+)
 def test_a_fleet_needs_little_memory(tmp_path: Path, count: int) -> None:
-    """Every run is synced, and the process stays below 150 MB; how long it takes is printed, for it says more of the machine."""
+    """Under the documented limits every run is synced, hardly a request is refused, and the process stays below 150 MB.
+
+    How long it takes is printed, and judged by nobody here: it says more of the machine.
+    """
     folder = make_fleet(tmp_path, count)
-    with serve(tmp_path / "server") as server:
+    with serve(tmp_path / "server", arguments=["--limits", "documented"]) as server:
         began = time.monotonic()
         process = sync_process(server, tmp_path / "state", folder)
-        said, errors = process.communicate(timeout=280)
+        said, errors = process.communicate(timeout=_SLOWEST_FLEET_S)
         took = time.monotonic() - began
         assert process.returncode == 0, errors
         told = events(said)
-        per_run = len(server.requests()) / count
+        statuses = Counter(request["status"] for request in server.requests())
+        per_run = statuses.total() / count
 
     assert told[0] == {"type": "plan", "runs": count, "logs": count}
     assert told[-1]["counts"] == {"synced": count}
+    assert statuses[429] < 0.001 * statuses.total()
+    assert per_run < 10
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024  # MB; the largest child so far
     assert peak < 150
     print(f"{count} runs: {took:.1f} s, {per_run:.2f} requests per run, peak {peak:.0f} MB")  # noqa: T201 - for `-s`
