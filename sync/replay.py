@@ -293,7 +293,8 @@ class RunReplay:
             def advance(log: str = log, found: Facts = found, cursor: Cursor = cursor) -> None:
                 self.context.reporter(Progress(log, cursor.sent.history, found.lines.history))
 
-            printed = console_file if self._point is None else runfiles.ConsoleFile()
+            point = self._point if len(self.segments) == 1 else None
+            printed = console_file if point is None else runfiles.ConsoleFile()
             lane = RowLane(
                 self.context.api,
                 remote,
@@ -307,11 +308,11 @@ class RunReplay:
                 advance,
                 work.state if work.folds_later else None,
                 self.context.api.uplink.body_bytes,
-                point=self._point,
+                point=point,
             )
             with contextlib.nullcontext() if printed is console_file else contextlib.closing(printed):
                 lane.send(last)
-            whole = printed is console_file
+            whole = point is None
             self._point = lane.point
 
         if work.folds_later:

@@ -262,3 +262,21 @@ def test_growing_in_any_steps_leaves_what_one_sync_leaves(rig: WatchRig, meter: 
     assert ours.lines == once.lines
     assert (ours.summary, ours.config, ours.exit_code) == (once.summary, once.config, once.exit_code)
     assert ours.files == once.files
+
+
+def test_a_run_of_several_logs_is_read_whole(rig: WatchRig, meter: Meter) -> None:
+    """Their console is one file, each line of it once; nothing of one log is taken for another's."""
+    first = rig.begin(rows=2)
+    rig.grow(first, logs.output("one\n", 1), logs.exit_record(1))
+    log = rig.begin(rows=2, start=30.0)
+    rig.grow(log, logs.output("two\n", 1))
+    story = Story(
+        lambda: rig.grow(log, logs.row(2), logs.output("three\n", 2)),
+        lambda: rig.grow(log, logs.row(3), logs.output("four\n", 3), logs.exit_record(0)),
+    )
+    rig.watch(rig.folder, idle=5, story=story)
+
+    run = rig.backend.runs["live"]
+    assert run.files["output.log"] == b"one\ntwo\nthree\nfour\n"
+    assert [line.split(" ")[-1] for line in run.stream("console")] == ["one", "two", "three", "four"]
+    assert len(run.rows) == 6
