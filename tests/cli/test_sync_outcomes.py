@@ -36,6 +36,12 @@ def folder(tmp_path: Path, server: Server) -> Path:
     return tmp_path / "wandb"
 
 
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test hears from another one how long a server wants to be left alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 def surroundings(server: Server, **changes: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
     wanted = {"RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url, **changes}
@@ -138,7 +144,7 @@ def test_interrupted_is_130(folder: Path, server: Server, number: signal.Signals
     assert "interrupted" in out
     assert not log.with_name(log.name + ".lock").exists()
     told = json.loads(report.read_text())
-    assert (told["exit_code"], [run["verdict"] for run in told["runs"]]) == (130, ["partial"])
+    assert (told["exit_code"], [run["verdict"] for run in told["runs"]]) == (130, ["failed"])
     assert parse(metrics.read_text())["runferry_sync_exit_code"] == {(): 130}
 
 
