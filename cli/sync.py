@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..sync.settings import DEFAULT_JOBS, MAX_JOBS
+from ..sync.settings import DEFAULT_JOBS, MAX_JOBS, OVERLAPS
 from .syncoptions import choice_options, settings_of, target_options
 from .syncoutputs import Outputs
 
@@ -62,6 +62,13 @@ class SyncCommand(click.Command):
     default=600.0,
     show_default=True,
     help="Seconds without growth after which a log without exit record counts as crashed.",
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    default="last",
+    show_default=True,
+    help="Whose rows count where two logs of a run have the same steps.",
 )
 @click.option("--follow-links", is_flag=True, help="Also send saved files that are links out of a run's directory.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent; contact nobody.")

@@ -21,6 +21,7 @@ from .clock import Clock
 from .context import Context
 from .credentials import ApiKey, Credentials, find_credentials, user_headers
 from .errors import Interrupted
+from .kin import with_kin
 from .lock import Heartbeat
 from .plan import LogHead, Paths, RunPlan, group, survey
 from .replay import RunReplay
@@ -106,7 +107,7 @@ class Tally:
 def _chosen(heads: list[LogHead], settings: SyncSettings, tally: Tally) -> list[RunPlan]:
     """The runs of the readable logs, but for those that need no look into their logs to be left out."""
     plans = []
-    for plan in group((head for head in heads if not head.problem), settings):
+    for plan in with_kin(group((head for head in heads if not head.problem), settings), settings):
         reason = choice.left_out(plan, settings)
         if reason is None:
             plans.append(plan)
@@ -174,6 +175,7 @@ def open_context(
     settings: SyncSettings, key: Credentials, told: Reporter, session: Session, *, jobs: int = 1
 ) -> Context:
     """What the runs of one sync share, with room for so many `jobs`; to be closed in the end."""
+    session.network.check(settings.base_url)
     session.pacers.share(settings.state_dir / "pacer")
     channel = Channel(
         session.transport,
@@ -221,9 +223,9 @@ def _left_out(plan: RunPlan, context: Context) -> str | None:
 
 
 def _stopped(plan: RunPlan) -> list[RunReport]:
-    reason = "interrupted; the next sync goes on from here"
+    reason = "interrupted before its turn"
     return [
-        RunReport(os.fspath(head.path), plan.run_id, Verdict.PARTIAL, reason, try_again=True) for head in plan.segments
+        RunReport(os.fspath(head.path), plan.run_id, Verdict.SKIPPED, reason, try_again=True) for head in plan.segments
     ]
 
 

@@ -215,7 +215,9 @@ def group(heads: Iterable[LogHead], settings: SyncSettings) -> list[RunPlan]:
             settings.run_id or head.run_id,
         )
         groups.setdefault(target, []).append(head)
-    return [
-        RunPlan(run_id, entity, project, tuple(sorted(logs, key=lambda head: (head.start_ns, os.fspath(head.path)))))
-        for (entity, project, run_id), logs in groups.items()
-    ]
+    return [RunPlan(run_id, entity, project, in_time(logs)) for (entity, project, run_id), logs in groups.items()]
+
+
+def in_time(logs: Iterable[LogHead]) -> tuple[LogHead, ...]:
+    """The logs of one run in the order of their start."""
+    return tuple(sorted(logs, key=lambda head: (head.start_ns, os.fspath(head.path))))

@@ -282,23 +282,6 @@ def test_a_fault_of_ours_in_one_run_does_not_stop_the_others(rig: Rig, monkeypat
     assert "ZeroDivisionError" in verdicts["bad"].reason
 
 
-def test_artifacts_are_named_as_missing_and_alerts_as_not_sent(rig: Rig) -> None:
-    """What this version does not send is said, and a log with artifacts is never marked as synced."""
-    from runferry.logformat import messages
-
-    artifact = messages.Record(artifact=messages.ArtifactRecord(name="model", type="model"))
-    alert = messages.Record(alert=messages.AlertRecord(title="t", text="x", level="INFO"))
-    logs.make_log(rig.folder / "run-a.wandb", logs.run_record("a"), logs.row(0), artifact, logs.exit_record())
-    logs.make_log(rig.folder / "run-b.wandb", logs.run_record("b"), logs.row(0), alert, logs.exit_record())
-
-    runs = {run.run: run for run in rig.sync().runs}
-
-    assert runs["a"].verdict is Verdict.PARTIAL
-    assert "artifact model" in runs["a"].reason
-    assert runs["b"].verdict is Verdict.SYNCED
-    assert "alerts" in runs["b"].reason
-
-
 def test_the_package_is_the_function_of_the_public_face(rig: Rig) -> None:
     """`runferry.sync(paths)` works although `runferry.sync` is a package as well."""
     import runferry

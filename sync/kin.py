@@ -1,0 +1,70 @@
+"""The other logs of a run, found in the same `wandb` folder: those that were sent before belong to what is sent now.
+
+So several commands, each with one log of a run, leave what one command with all of them leaves. Logs that were never sent stay
+out unless they are named. Each folder is listed once, and nothing else is looked at but the logs of a run that has several.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from ..logformat import RunDirName
+from .cursor import load
+from .places import Places, is_writable
+from .plan import LogHead, RunPlan, group, in_time, read_head
+from .settings import SyncSettings
+
+_Runs = dict[str, list[Path]]
+"""Run id -> the logs that the names of run directories say."""
+
+
+def with_kin(plans: Iterable[RunPlan], settings: SyncSettings) -> list[RunPlan]:
+    """The plans, each with the logs of its run that were sent to the same place before."""
+    folders: dict[Path, _Runs] = {}
+    return [_joined(plan, settings, folders) for plan in plans]
+
+
+def _joined(plan: RunPlan, settings: SyncSettings, folders: dict[Path, _Runs]) -> RunPlan:
+    logs = [Path(os.path.realpath(head.path)) for head in plan.segments]
+    found: list[LogHead] = []
+    for run_id, folder in {(head.run_id, log.parent.parent) for head, log in zip(plan.segments, logs, strict=True)}:
+        if folder not in folders:
+            folders[folder] = _runs_in(folder)
+        others = [log for log in folders[folder].get(run_id, []) if log not in logs]
+        found += [head for log in others if (head := _sent_before(log, plan, settings)) is not None]
+    here = {head.identity for head in plan.segments}
+    new = {head.identity: head for head in found if head.identity not in here}
+    return replace(plan, segments=in_time([*plan.segments, *new.values()])) if new else plan
+
+
+def _runs_in(folder: Path) -> _Runs:
+    """The runs of which a folder has several logs, by the names of its directories alone."""
+    runs: _Runs = {}
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except OSError:
+        return runs
+    for name in names:
+        parts = RunDirName.parse(name)
+        if parts is not None:
+            runs.setdefault(parts.run_id, []).append(folder / name / f"run-{parts.run_id}.wandb")
+    return {run_id: logs for run_id, logs in runs.items() if len(logs) > 1}
+
+
+def _sent_before(log: Path, plan: RunPlan, settings: SyncSettings) -> LogHead | None:
+    """The head of a log that has a cursor for this target, and is of this run."""
+    cursor, _ = load(Places(log, settings.state_dir, is_writable).cursors)
+    if cursor is None or cursor.target.base_url != settings.base_url:
+        return None
+    target = cursor.target
+    if (target.entity, target.project, target.run_id) != (plan.entity, plan.project, plan.run_id):
+        return None
+    head = read_head(log)
+    if head.problem:
+        return None
+    (own,) = group([head], settings)
+    return head if (own.entity, own.project, own.run_id) == (plan.entity, plan.project, plan.run_id) else None
