@@ -108,8 +108,9 @@ class Api:
         self._pacers = pacers
         self._user_headers = dict(user_headers or {})
         self._extra_headers = dict(network.headers) if network is not None else {}
-        self.uplink = Uplink(is_local=is_loopback(base_url))
-        self._streams = StreamLanes(channel.clock)
+        is_local = is_loopback(base_url)
+        self.uplink = Uplink(is_local=is_local)
+        self._streams = StreamLanes(channel.clock, is_local=is_local)
         self._packs: bool | None = None
 
     def features(self, project: str) -> frozenset[str]:

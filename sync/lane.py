@@ -27,6 +27,7 @@ _BODY_SHARE = 0.8  # of the bytes: the limit may count what we don't see, such a
 _BODY_BURST = 24e6  # bytes: with a second of the rate no more than the limit
 _CREATION_BURST = 4.0
 _BACKOFF_CAP_S = 60.0
+_SHORTEST_S = 0.001  # a window
 _LONGEST_CLOSURE_S = MAX_WAIT_S + 5.0
 _ROUNDING_S = 1.0  # servers that give whole seconds may have cut the fraction off
 _ROUNDING_SHARE = 0.05  # of a wait is added for that until it is known
@@ -135,7 +136,7 @@ class Lane:
         self.ceiling.answered(now, number)
         if number < self.quota.first:
             return  # of a window that is over
-        reset = self._rounded(limits.reset) if limits.reset else None
+        reset = max(_SHORTEST_S, self._rounded(limits.reset)) if limits.reset else None
         at_once = self.quota.answered(now, limits.remaining, reset, number, self.sent - 1)
         if limits.remaining is None or not limits.reset:
             return

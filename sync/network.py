@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -80,6 +81,18 @@ class Network:
         if proxy is None or self._is_direct((parts.hostname or "").lower(), parts.port):
             return None
         return proxy
+
+    def check(self, url: str) -> None:
+        """Whether `url` can be reached so at all.
+
+        Raises:
+            UsageError: the certificates cannot be read, or a package for the proxy is missing.
+        """
+        proxy = self.proxy_for(url)
+        if proxy is not None and proxy.url.startswith("socks") and find_spec("socksio") is None:
+            raise UsageError(f"the proxy {proxy} needs one package more: pip install socksio")
+        if url[:6].lower() == "https:":
+            self.tls()
 
     def tls(self) -> ssl.SSLContext:
         """What decides whom to trust.

@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 
 STREAM_RATE = 2.0  # file_stream requests/s per run, documented
 STREAM_BURST = 15.0
+_UNLIMITED = 1e9  # requests at once
 _STREAMS_KEPT = 256  # more than there are runs at a time
 _NEWS_S = 1.0  # a lane that closes for less, or for so little longer, is no news
 
@@ -110,10 +111,10 @@ class StreamLane:
     The documented limit is a rate, and says nothing of bursts. Once a server has shown that it means every second, so do we.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, burst: float = STREAM_BURST) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._bucket = Bucket(STREAM_RATE, STREAM_BURST, STREAM_BURST, clock.monotonic())
+        self._bucket = Bucket(STREAM_RATE, burst, burst, clock.monotonic())
 
     def wait(self) -> None:
         """Return when one request may go. Raises what the clock's sleep raises."""
@@ -136,10 +137,14 @@ class StreamLane:
 
 
 class StreamLanes:
-    """The stream lanes of a process, one per run. Of runs that have not sent for a while none is kept."""
+    """The stream lanes of a process, one per run. Of runs that have not sent for a while none is kept.
 
-    def __init__(self, clock: Clock) -> None:
+    A server that `is_local` is none of those that the limit is documented for: it is believed to have one when it refuses.
+    """
+
+    def __init__(self, clock: Clock, *, is_local: bool = False) -> None:
         self._clock = clock
+        self._burst = _UNLIMITED if is_local else STREAM_BURST
         self._lock = threading.Lock()
         self._lanes: OrderedDict[Hashable, StreamLane] = OrderedDict()
 
@@ -148,7 +153,7 @@ class StreamLanes:
         with self._lock:
             lane = self._lanes.get(run)
             if lane is None:
-                lane = self._lanes[run] = StreamLane(self._clock)
+                lane = self._lanes[run] = StreamLane(self._clock, self._burst)
                 while len(self._lanes) > _STREAMS_KEPT:
                     self._lanes.popitem(last=False)
             self._lanes.move_to_end(run)

@@ -18,7 +18,7 @@ SHARE = 0.95  # of what is allowed is spent: the rest is for requests in flight 
 _TRUSTED_FROM = 10  # requests between two answers before their density is believed
 _DENSITIES = (0.01, 1000.0)
 _REORDERED = 16  # answers may overtake each other by so many; a larger rise of `Remaining` is a new window
-_LONGEST_S = 3600.0  # a window
+_SHORTEST_S, _LONGEST_S = 0.001, 900.0  # of a window that is measured
 _WINDOWS_BEFORE_GROWTH = 10.0
 _GROWTH = 1.25
 _SLACK_FROM = 50  # a counted quota of so many keeps 2 % back, for requests that arrive before or after a window's edge
@@ -148,12 +148,12 @@ class Quota:
             self.opened_at = now
             if self.period is not None and not self.is_refused:
                 self.ends_at = now + self.period
-        if ends_at is not None:
+        if ends_at is not None and reset is not None:
             if self.ends_at is None or not 0.0 <= self.ends_at - ends_at <= _WHOLE_SECOND:
                 self.ends_at = ends_at
             self.is_end_told = 1.0
             if remaining is not None:
-                return self._told(now, remaining, ends_at - now, number, last)
+                return self._told(now, remaining, reset, number, last)
         return float("inf")
 
     def refused(self, now: float, wait: float) -> None:
@@ -164,15 +164,15 @@ class Quota:
             return
         if self.opened_at is None:  # the one before is not over yet, so it lasts longer than was thought
             if self.before_at is not None:
-                self.period, self.is_sure = _CAUTION * (now + wait - self.before_at), 1.0
+                self.period, self.is_sure = _with_caution(now + wait - self.before_at), 1.0
             elif self.size is None:  # what is still on its way has been let through, and is counted as it comes back
-                self.period, self.size = _CAUTION * wait, 0.0
+                self.period, self.size = _with_caution(wait), 0.0
             return
         length = now + wait - self.opened_at
         if length > _LONGEST_S:  # nobody counts in such windows: something else is amiss
             return
         if self.is_whole or not self.is_sure:
-            self.period, self.is_sure = _CAUTION * length, self.is_whole
+            self.period, self.is_sure = _with_caution(length), self.is_whole
         self.size, self.untouched = self.accepted, 0.0
 
     def _told(self, now: float, remaining: float, reset: float, number: float, last: float) -> float:
@@ -183,7 +183,7 @@ class Quota:
         if is_first or not self.is_told or self.size is None or here + 1 > self.size:
             self.size = here + 1
         if is_first:
-            self.period = now - (self.opened_at or now) + reset
+            self.period = max(_SHORTEST_S, now - (self.opened_at or now) + reset)
         self.is_told = 1.0
         self.told_rate = max(MIN_RATE, SHARE * here / reset)
         return max(0.0, here - (last - number))
@@ -201,6 +201,11 @@ class Quota:
             self.density = 0.2 * self.density + 0.8 * measured if self.is_measured else measured
             self.is_measured = 1.0
             self.base_remaining, self.base_number = remaining, number
+
+
+def _with_caution(seconds: float) -> float:
+    """A window's length to rely on."""
+    return min(_LONGEST_S, max(_SHORTEST_S, _CAUTION * seconds))
 
 
 _BELOW = 0.9  # of the rate that got through is tried after a refusal

@@ -11,11 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import quote, urlsplit
 
-from .errors import Interrupted, Permanent, Retryable, UsageError
+from .errors import Interrupted, Permanent, Retryable
 from .network import Network, Proxy, find_network
 from .quiet import keep_quiet, unlogged
 
@@ -106,7 +105,7 @@ class HttpTransport:
                 where += f" through the proxy {proxy}"
             self._guard.begin(time.monotonic() + 2 * self._network.stall_s + request.length / _SLOWEST_UPLINK)
             with unlogged():
-                return self._exchange(request, self._pool(proxy, encrypted=request.url[:6].lower() == "https:"))
+                return self._exchange(request, self._pool(request.url, proxy))
         except Stopped:
             raise Interrupted("stopped during a request") from None
         except (httpcore.UnsupportedProtocol, httpcore.LocalProtocolError, UnicodeError, ValueError) as error:
@@ -159,10 +158,12 @@ class HttpTransport:
                     raise Retryable(f"the answer is larger than {_MAX_ANSWER} bytes")
             return Answer(response.status, found, bytes(kept), body.took)
 
-    def _pool(self, proxy: Proxy | None, *, encrypted: bool) -> httpcore.ConnectionPool:
+    def _pool(self, url: str, proxy: Proxy | None) -> httpcore.ConnectionPool:
+        encrypted = url[:6].lower() == "https:"
         with self._lock:
             pool = self._pools.get((proxy, encrypted))
             if pool is None:
+                self._network.check(url)
                 pool = self._pools[proxy, encrypted] = self._make_pool(proxy, encrypted=encrypted)
             return pool
 
@@ -181,8 +182,6 @@ class HttpTransport:
         auth = (proxy.user.encode(), proxy.password.encode()) if proxy.user is not None else None
         if not proxy.url.startswith("socks"):
             return httpcore.HTTPProxy(proxy.url, proxy_auth=auth, **options)
-        if find_spec("socksio") is None:  # which the library needs for it
-            raise UsageError(f"the proxy {proxy} needs one package more: pip install socksio")
         return httpcore.SOCKSProxy(proxy.url, proxy_auth=auth, **options)
 
 

@@ -132,6 +132,22 @@ def test_extra_headers_go_to_the_base_url_and_to_no_upload_host(rig: Rig) -> Non
     assert "***" in repr(report)
 
 
+def test_certificates_that_cannot_be_read_are_a_usage_error_at_once(rig: Rig) -> None:
+    """Not a failure of each run: nothing is sent, and the code is that of a wrong setting."""
+    rig.run()
+    network = Network(trusted_file=str(rig.folder / "nothing.pem"), trusted_by="SSL_CERT_FILE")
+    session = Session(rig.backend, rig.clock, random.Random(5), network=network)
+    url = "https://backend.test"
+
+    with pytest.raises(UsageError, match="SSL_CERT_FILE"):
+        sync(
+            [rig.folder],
+            SyncSettings(base_url=url, state_dir=rig.state),
+            key=ApiKey(KEY, base_url=url, source="test"),
+            session=session,
+        )
+
+
 def test_an_environment_that_cannot_be_followed_is_a_usage_error(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is sent, with the name of the variable."""
     rig.run()

@@ -8,10 +8,13 @@ import random
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from runferry.sync.lane import BURST, Cost, Lane, full_jitter
-from runferry.sync.pacer import STREAM_BURST, Pacer, Pacers, StreamLane
+from runferry.sync.pacer import STREAM_BURST, Pacer, Pacers, StreamLane, StreamLanes
 from runferry.sync.ratelimit import MAX_WAIT_S, Limits, read_limits
 from runferry.sync.sharedfile import SharedFile
 from support.clock import FakeClock
@@ -229,6 +232,46 @@ def test_a_short_wish_does_not_open_a_lane_that_is_closed_for_longer() -> None:
     assert pacer.closed_for >= 100.0
 
 
+NUMBERS = st.none() | st.sampled_from([0.0, 0.5, 1.0, 3.0, 30.0, 900.0, 1e6]) | st.floats(0.0, 2000.0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["accepted", "refused", "late", "nothing"]), NUMBERS, NUMBERS, NUMBERS), max_size=30
+    )
+)
+def test_no_sequence_of_answers_stops_a_lane_for_good(answers: list[tuple[str, Any, Any, Any]]) -> None:
+    """Whatever a server says, in whatever order: the next request goes within the longest wait, and numbers stay numbers."""
+    clock = FakeClock()
+    pacer = make_pacer(clock)
+    numbers = [pacer.wait()]
+    for what, remaining, reset, retry_after in answers:
+        limits = read_limits(
+            {
+                name: str(value)
+                for name, value in zip(
+                    ("RateLimit-Remaining", "RateLimit-Reset", "Retry-After"),
+                    (remaining, reset, retry_after),
+                    strict=True,
+                )
+                if value is not None
+            },
+            clock.time(),
+        )
+        if what == "accepted":
+            pacer.accepted(limits, numbers[-1])
+        elif what == "late":
+            pacer.accepted(limits, numbers[0])
+        elif what == "refused":
+            pacer.refused(limits)
+        begun = clock.monotonic()
+        numbers.append(pacer.wait())
+        assert clock.monotonic() - begun <= 1.05 * MAX_WAIT_S
+    shared = pacer._lane.numbers(0.0)
+    assert Lane.new(clock.monotonic()).load(shared, 0.0, clock.monotonic())
+
+
 # -- documented limits -------------------------------------------------------------------------------------------------
 
 
@@ -300,6 +343,33 @@ def test_a_burst_of_a_run_that_is_refused_is_the_last_one() -> None:
     for _ in range(6):
         lane.wait()
     assert clock.monotonic() - begun == pytest.approx(2.0)
+
+
+def test_a_server_on_this_machine_has_no_limit_per_run_until_it_refuses() -> None:
+    """The documented limit is none of its own; once it has refused a burst, it is kept there too."""
+    clock = FakeClock()
+    lane = StreamLanes(clock, is_local=True).of("run")
+    begun = clock.monotonic()
+    for _ in range(500):
+        lane.wait()
+    assert clock.monotonic() == begun
+
+    assert lane.refused()
+    for _ in range(4):
+        lane.wait()
+    assert clock.monotonic() - begun == pytest.approx(2.0)
+
+
+def test_lanes_of_runs_are_kept_for_as_long_as_they_are_used() -> None:
+    """Ten thousand runs leave no ten thousand lanes, and a run that goes on sending keeps its own."""
+    lanes = StreamLanes(FakeClock())
+    first = lanes.of("first")
+
+    for number in range(10_000):
+        lanes.of(number)
+        assert lanes.of("first") is first
+
+    assert len(lanes._lanes) <= 256
 
 
 def test_a_told_rate_overrides_the_documented_one() -> None:
