@@ -14,6 +14,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 
 def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -86,9 +87,7 @@ def write_whole(path: Path, data: bytes, *, durably: bool) -> None:
     """Replace `path` so that after a kill it holds its old or its new bytes, whole; if `durably`, after a power cut too."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()  # of a process of this number that was killed, or a link that somebody laid
-        with temporary.open("xb") as file:
+        with _fresh(temporary) as file:
             file.write(data)
             if durably:
                 file.flush()
@@ -106,3 +105,12 @@ def write_whole(path: Path, data: bytes, *, durably: bool) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def _fresh(path: Path) -> BinaryIO:
+    """A new file at `path`, in place of that of a process of this number that was killed, or of a link that somebody laid."""
+    try:
+        return path.open("xb")
+    except FileExistsError:
+        path.unlink()
+        return path.open("xb")
