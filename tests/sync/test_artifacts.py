@@ -502,6 +502,22 @@ def test_cursors_of_before_artifacts_are_good(rig: Rig) -> None:
     assert rig.backend.operations() == ["CreateArtifact"]
 
 
+def test_a_run_that_is_followed_brings_its_artifacts_as_they_come(rig: Rig) -> None:
+    """They do not wait for its end, and only what is new is sent."""
+    log = run_with(rig, simple("ds", {"a": A}), contents=[A, B], exit_code=None)
+    assert rig.only(rig.sync()).verdict is Verdict.LIVE
+    logs.make_log(log, logs.row(7), simple("ds", {"b": B}), append=True)
+    rig.settle(log)
+    rig.backend.forget()
+
+    assert rig.only(rig.sync(following=True)).verdict is Verdict.LIVE
+
+    assert len(rig.backend.committed("ds")) == 2
+    assert rig.backend.operations().count("CreateArtifact") == 1
+    progress = [event for event in rig.events if event.type == "files" and event.artifact]
+    assert [(event.artifact, event.files, event.of) for event in progress] == [("ds", 1, 1), ("ds", 1, 1)]
+
+
 def _digest(data: bytes) -> str:
     from support.artifactlogs import b64md5
 
