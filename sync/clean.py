@@ -22,17 +22,18 @@ from enum import Enum
 from pathlib import Path
 
 from ..logformat import RunDirName, find_logs, log_name, siblings
+from ..logformat.heartbeat import read_heartbeat
 from ..logformat.rundir import TRASH
 from .clock import Clock, SystemClock
 from .cursor import Cursor, load, matches
 from .errors import UsageError
 from .filelane import MADE
+from .liveness import Liveness
 from .lock import Lock, LockedError
 from .places import Places, default_state_dir, is_writable
 from .plan import LogHead, read_head
 
 _MOVING = ".moving"  # end of a name in the trash: it is not decided yet whether it stays there
-_STAGED = "artifacts"  # below `files/`: contents of artifacts, which the cursor's word covers
 
 
 class Fate(str, Enum):
@@ -190,6 +191,8 @@ class Cleaner:
             raise _KeptError(f"not all of it is at the server: {cursor.sent.history} rows were sent")
         if cursor.size != status.st_size:
             raise _KeptError("it has changed since it was synced")
+        if read_heartbeat(log) is not None and Liveness(self._clock).is_alive(log, status.st_mtime, stale_after=1.0):
+            raise _KeptError("the process that writes it is still there")
         other = matches(cursor, log, cursor.target)
         if other:
             raise _KeptError(other)
@@ -288,11 +291,9 @@ def _check_place(log: Path) -> None:
 
 
 def _saved(root: Path) -> Iterator[str]:
-    """The regular files below `files/`, but for the staged contents of artifacts."""
-    for folder, folders, names in os.walk(root):
+    """The regular files below `files/`."""
+    for folder, _, names in os.walk(root):
         here = Path(folder)
-        if here == root and _STAGED in folders:
-            folders.remove(_STAGED)
         for name in names:
             if stat.S_ISREG((here / name).lstat().st_mode):
                 yield (here / name).relative_to(root).as_posix()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runferry.logformat.heartbeat import Process, heartbeat_path, heartbeat_text
 from runferry.logformat.rundir import TRASH
 from runferry.sync.clean import Candidate, Cleaner, Fate
 from runferry.sync.lock import Lock
@@ -93,6 +94,18 @@ def test_what_is_not_surely_at_the_server_is_kept(rig: Rig, change: Callable[[Pa
     assert why in found.reason
     assert cleaner(rig).delete(found)[0] is Fate.KEPT
     assert log.exists()
+
+
+def test_a_run_whose_writer_is_there_is_kept(rig: Rig) -> None:
+    """Its log may have its exit record, and its process may still write: until the heartbeat is gone, or its process."""
+    log = synced(rig)
+    beat = heartbeat_path(log)
+    beat.write_bytes(heartbeat_text(Process.current(), rig.clock.time()))
+    assert "still there" in reason(rig)
+    gone = Process.current()._replace(start="1")
+    beat.write_bytes(heartbeat_text(gone, rig.clock.time()))
+
+    assert reason(rig) == ""
 
 
 def test_a_run_whose_end_was_not_seen_is_kept(rig: Rig) -> None:

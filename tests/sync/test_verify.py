@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from runferry.logformat import RunState, read_records
-from support import logs
+from support import artifactlogs, logs
 from support.server import Server, serve
 from support.syncrig import Rig
 
@@ -30,6 +30,12 @@ def folder(tmp_path: Path, server: Server) -> Path:
     server.set_faults([])
     (tmp_path / "wandb").mkdir()
     return tmp_path / "wandb"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test hears from another one how long a server wants to be left alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def run(server: Server, *arguments: Any, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -159,6 +165,52 @@ def test_segments_are_compared_as_they_were_stitched(folder: Path, server: Serve
     assert found["checks"][0]["logs"] == sum(
         RunState().add_all(read_records(Path(log))).row_count for log in found["logs"]
     )
+
+
+def artifact_run(folder: Path, run_id: str, name: str) -> Path:
+    """A finished run with an artifact of two files, and an alert."""
+    log = logs.simple_run(folder, run_id=run_id, rows=3, exit_code=None)
+    contents = {"weights.bin": b"w" * 500, "deep/notes.txt": b"notes"}
+    places = {}
+    for number, (path, data) in enumerate(contents.items()):
+        place = log.parent / "files" / "artifacts" / f"content{number}"
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(data)
+        places[path] = place
+    entries = [artifactlogs.entry(path, data, local_path=str(places[path])) for path, data in contents.items()]
+    record = artifactlogs.artifact(name, entries)
+    logs.make_log(log, record, artifactlogs.alert("look"), logs.exit_record(), append=True)
+    return log
+
+
+def test_artifacts_are_compared_and_alerts_are_not(folder: Path, server: Server) -> None:
+    """The version of the log is there, committed; no server tells which alerts it got, so that is said, and is no difference."""
+    log = artifact_run(folder, "art1", "model-a")
+    done = run(server, "sync", log)
+    assert done.returncode == 0, done.stdout
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, found["match"], checks(found)["artifacts"], checks(found)["alerts"]) == (
+        0,
+        "equal",
+        "equal",
+        "unknown",
+    )
+    assert found["reason"] == "not checked: alerts"
+
+
+def test_an_artifact_that_is_not_there_differs(folder: Path, server: Server) -> None:
+    """Its name and digest are told."""
+    log = artifact_run(folder, "art2", "model-b")
+    assert run(server, "sync", log).returncode == 0
+    later = artifactlogs.artifact("model-c", [artifactlogs.entry("x", b"other")])
+    logs.make_log(log, later, append=True)
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, checks(found)["artifacts"]) == (1, "differs")
+    assert "artifacts: model-c (" in found["reason"]
 
 
 def test_a_run_is_looked_for_where_it_was_sent(folder: Path, server: Server) -> None:
