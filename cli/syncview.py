@@ -175,7 +175,14 @@ class Terminal:
         self._bytes: list[tuple[float, int]] = []
         self._waiting: list[str] = []
         """Lines that are to be printed at the next tick."""
-        self._live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._live = Live(
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            vertical_overflow="crop",
+            redirect_stdout=False,  # where verdicts may go to a file
+            redirect_stderr=False,
+        )
         self._live.start()
 
     def __call__(self, event: Event) -> None:
@@ -191,9 +198,9 @@ class Terminal:
         """Draw."""
         from rich.text import Text
 
-        self._flush()
-        lines = self.frame()
-        self._live.update(Text("\n".join(lines), no_wrap=True, overflow="crop", end=""), refresh=True)
+        frame = Text("\n".join(self.frame()), no_wrap=True, overflow="crop", end="")
+        self._live.update(frame, refresh=not self._waiting)
+        self._flush()  # which draws the new table below the lines
 
     def frame(self) -> list[str]:
         """The table as lines that fit."""

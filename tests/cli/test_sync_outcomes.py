@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -267,3 +268,32 @@ def test_what_the_server_has_not_is_kept(folder: Path, server: Server) -> None:
     assert "20 here, 17 there" in ended.stdout
     assert log.exists()
     assert sync(server, log, "--delete-after-verify", "--dry-run").returncode == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no pseudo-terminal")
+def test_a_terminal_shows_a_table_and_a_file_gets_the_verdicts(folder: Path, server: Server) -> None:
+    """Standard error is a terminal, standard output a file: one line per verdict there, the table here, and it is taken away."""
+    import pty
+
+    for number in range(3):
+        logs.simple_run(folder, run_id=f"g{number}")
+    ours, theirs = pty.openpty()
+    verdicts = folder.parent / "verdicts"
+    command = [*CLI, "sync", str(folder)]
+    with verdicts.open("wb") as file:
+        child = subprocess.Popen(
+            command, stdout=file, stderr=theirs, env=surroundings(server, TERM="xterm", COLUMNS="80")
+        )
+    os.close(theirs)
+    screen = b""
+    with contextlib.suppress(OSError):  # which the end of a terminal is
+        while part := os.read(ours, 65536):
+            screen += part
+    os.close(ours)
+
+    assert child.wait(30) == 0
+    lines = verdicts.read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["synced"] * 3
+    assert screen.decode().rstrip().endswith("3 synced")
+    assert b"logs | " in screen
+    assert b"\x1b[?25h" in screen  # the cursor is back
