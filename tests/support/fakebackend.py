@@ -170,8 +170,20 @@ class FakeBackend(FakeArtifacts):
             "logLineCount": len(run.lines["console"]),
             "historyTail": json.dumps(tail),
             "config": run.variables["config"],
+            "summaryMetrics": json.dumps(run.summary or {}),
+            "tags": run.variables.get("tags"),
+            "notes": run.variables.get("notes"),
         }
         return {"model": {"bucket": bucket}}
+
+    def _on_rewindrun(self, variables: dict[str, Any]) -> Any:
+        """Everything behind the last row of that step or below goes."""
+        assert variables["metricName"] == "_step"
+        history = self.runs[variables["runName"]].lines["history"]
+        kept = [number for number, line in history.items() if json.loads(line)["_step"] <= variables["metricValue"]]
+        for number in [number for number in history if number > max(kept, default=-1)]:
+            del history[number]
+        return {"rewindRun": {"rewoundRun": {"name": variables["runName"], "historyLineCount": len(history)}}}
 
     def _on_serverfeaturesquery(self, _: Any) -> Any:
         return {"serverInfo": {"features": [{"name": name, "isEnabled": True} for name in self.features]}}

@@ -1,0 +1,295 @@
+"""Several logs of one run: in any order, in one command or in several, stopped anywhere, they leave one state."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runferry.logformat import load
+from runferry.sync import Verdict
+from runferry.sync.kin import with_kin
+from runferry.sync.plan import group, survey
+from runferry.sync.settings import SyncSettings, UsageError
+from runferry.sync.transport import Answer
+from support import logs
+from support.fakebackend import URL
+from support.segments import NAMES, RUN, held, row, segment, start_of
+from support.syncrig import Rig, cursor, marker, on
+
+ROWS = {
+    "last": [("A", 0, 59), ("B", 60, 159), ("C", 160, 199)],
+    "first": [("A", 0, 99), ("B", 100, 159), ("C", 160, 199)],
+    "both": [("A", 0, 99), ("B", 60, 159), ("C", 160, 199)],
+}
+CONSOLE = [f"{name}{number}" for name, rows in (("A", 100), ("B", 100), ("C", 40)) for number in range(0, rows, 20)]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def rig_in(folder: Path) -> Rig:
+    folder.mkdir()
+    return Rig(folder)
+
+
+def expected(overlap: str) -> dict[str, Any]:
+    return {
+        "rows": ROWS[overlap],
+        "last_runtime": 239.0,
+        "samples": [0.0, 100.0, 100.0, 200.0, 200.0, 240.0],
+        "console": CONSOLE,
+        "summary": {
+            "who": "C",
+            "_step": 199,
+            "_runtime": 239.0,
+            "_timestamp": start_of("C") + 39,
+            "_wandb": {"runtime": 240},
+        },
+        "config": ["from_A", "from_B", "from_C"],
+        "complete": (True, 0),
+    }
+
+
+@pytest.mark.parametrize("overlap", list(ROWS))
+@pytest.mark.parametrize("order", ["".join(order) for order in itertools.permutations(NAMES)])
+def test_any_order_in_several_commands(rig: Rig, order: str, overlap: str) -> None:
+    """Each log by a command of its own: rows by the policy, console in order, times summed; then nothing is left to do."""
+    found = {name: segment(rig, name) for name in NAMES}
+
+    for name in order:
+        report = rig.sync(found[name], overlap=overlap)
+        assert report.exit_code == 0, [run.reason for run in report.runs]
+
+    assert held(rig) == expected(overlap)
+    rig.backend.forget()
+    assert [run.verdict for run in rig.sync(overlap=overlap).runs] == [Verdict.SYNCED] * 3
+    assert rig.backend.requests == []
+    assert all(marker(log).exists() for log in found.values())
+
+
+@pytest.mark.parametrize("overlap", list(ROWS))
+def test_one_command_with_shuffled_logs(rig: Rig, overlap: str) -> None:
+    """The order in which they are named says nothing: the start of each log does."""
+    found = [segment(rig, name) for name in "CAB"]
+
+    rig.sync(*found, overlap=overlap)
+
+    assert held(rig) == expected(overlap)
+
+
+def test_what_is_cut_is_told(rig: Rig) -> None:
+    """How many rows, from which step on, and why; in the reason of the log that they are from."""
+    found = {name: segment(rig, name) for name in "AB"}
+
+    reasons = {run.log: run.reason for run in rig.sync().runs}
+
+    assert reasons == {str(found["A"]): "40 rows from step 60 on are replaced by a later log's", str(found["B"]): ""}
+
+
+def killed_at(rig: Rig, number: int, moment: str, log: Path, **options: Any) -> bool:
+    """One sync that dies at its n-th request, before or after the server took it; False if it has fewer."""
+    died = []
+
+    def death(count: int, _: str, __: Any) -> None:
+        if count == number:
+            died.append(count)
+            raise Killed
+
+    rig.backend.forget()
+    setattr(rig.backend, moment, death)
+    try:
+        rig.sync(log, **options)
+    except BaseException as error:
+        if not isinstance(error, Killed):
+            raise
+    finally:
+        setattr(rig.backend, moment, lambda *_: None)
+    return bool(died)
+
+
+def kill_everywhere(folder: Path, order: str, overlap: str, moment: str, step: int) -> int:
+    """Kill each command of an order at every `step`-th request, and repeat it; how many were killed."""
+    count = 0
+    for victim in range(len(order)):
+        for number in itertools.count(1 + victim % step, step):
+            rig = rig_in(folder / f"{order}-{overlap}-{moment}-{victim}-{number}")
+            found = {name: segment(rig, name) for name in NAMES}
+            options = {"overlap": overlap, "body_bytes": 2000}
+            for name in order[:victim]:
+                rig.sync(found[name], **options)
+            if not killed_at(rig, number, moment, found[order[victim]], **options):
+                break
+            count += 1
+            for name in order[victim:]:
+                rig.sync(found[name], **options)
+            assert held(rig) == expected(overlap), (order, overlap, moment, victim, number)
+    return count
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_while_logs_are_stitched(tmp_path: Path, moment: str) -> None:
+    """A sample of the next test."""
+    assert kill_everywhere(tmp_path, "CAB", "last", moment, 6) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("overlap", list(ROWS))
+@pytest.mark.parametrize("order", ["".join(order) for order in itertools.permutations(NAMES)])
+def test_killed_at_every_request(tmp_path: Path, order: str, overlap: str, moment: str) -> None:
+    """Whichever log comes first and wherever a command dies: repeated, it leaves the same state."""
+    assert kill_everywhere(tmp_path, order, overlap, moment, 1) > 20
+
+
+def test_fewer_rows_than_before_are_taken_back(rig: Rig) -> None:
+    """A later log that replaces more than it brings: what is behind it goes, and nothing before is sent again but its log."""
+    first = segment(rig, "A")
+    rig.sync(first)
+    second = segment(rig, "B", (10, 11))
+
+    report = rig.sync(second)
+
+    assert held(rig)["rows"] == [("A", 0, 9), ("B", 10, 20)]
+    assert rig.backend.operations().count("RewindRun") == 1
+    assert report.exit_code == 0
+    rig.backend.forget()
+    rig.sync()
+    assert rig.backend.requests == []
+
+
+def test_rows_that_a_server_does_not_take_back_are_named(rig: Rig) -> None:
+    """It knows no rewinding: the verdict stays partial and says which rows are too many, until it does."""
+    rig.sync(segment(rig, "A"))
+    rig.backend.before = on("RewindRun", Answer(400, {}, b"unknown operation"))
+    second = segment(rig, "B", (10, 11))
+
+    for _ in range(2):
+        report = rig.sync(second)
+        assert {run.verdict for run in report.runs} == {Verdict.PARTIAL}
+        assert "rows 21 to 99 at the server are of an earlier arrangement" in report.runs[0].reason
+
+    assert [found["_step"] for found in rig.backend.runs[RUN].rows[:21]] == list(range(21))
+    assert not marker(second).exists()
+
+
+def test_a_log_that_counts_from_0_again_goes_behind(rig: Rig) -> None:
+    """As the peer's resumed logs do: steps, lines and time go on, though the highest step is not the last row's."""
+    late = [row(3, 99.0, start_of("A"), who="late")]
+    first = segment(rig, "A", (0, 5), more=[])
+    logs.make_log(first, *late, append=True)
+    rig.settle(first, 3600)
+    segment(rig, "B", (0, 3))
+
+    rig.sync()
+
+    steps = [found["_step"] for found in rig.backend.runs[RUN].rows]
+    assert steps == [0, 1, 2, 3, 4, 3, 5, 6, 7]
+
+
+def test_a_second_log_of_an_id_that_says_nothing_of_it(rig: Rig) -> None:
+    """It begins at step 0 and names no resume: nothing is lost, it goes behind, and the verdict says what was done."""
+    segment(rig, "A", (0, 5))
+    segment(rig, "B", (0, 5), resume=False)
+
+    report = rig.sync()
+
+    assert [found["_step"] for found in rig.backend.runs[RUN].rows] == list(range(10))
+    assert report.exit_code == 0
+    assert "does not say that it goes on: 5 is added to its steps" in report.runs[1].reason
+
+
+def test_an_empty_log_changes_nothing(rig: Rig) -> None:
+    """A resumed process that logged no row moves no step."""
+    segment(rig, "A", (0, 5))
+    segment(rig, "B", (0, 0))
+    segment(rig, "C", (0, 5))
+
+    rig.sync()
+
+    assert [found["_step"] for found in rig.backend.runs[RUN].rows] == list(range(10))
+
+
+def test_logs_that_were_never_sent_stay_out_unless_they_are_named(rig: Rig) -> None:
+    """Naming one log sends that one; its siblings join only when they are at the server."""
+    first, second = segment(rig, "A"), segment(rig, "B")
+
+    rig.sync(second)
+
+    assert held(rig)["rows"] == [("B", 60, 159)]
+    assert not cursor(first).exists()
+
+
+def test_siblings_are_looked_for_once_per_folder(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of runs with a single log nothing but the names in their folder is read."""
+    found = [rig.run(run_id=f"run{number}") for number in range(20)]
+    seen: list[Any] = []
+    real = os.scandir
+    plans = group(survey(found), SyncSettings(base_url=URL))
+    monkeypatch.setattr("os.scandir", lambda path: seen.append(path) or real(path))
+    monkeypatch.setattr("runferry.sync.kin.read_head", lambda _: pytest.fail("opened a log"))
+
+    assert with_kin(plans, SyncSettings(base_url=URL)) == plans
+    assert len(seen) == 1
+
+
+def test_a_log_of_another_project_is_no_sibling(rig: Rig) -> None:
+    """The run id alone names no run."""
+    rig.sync(segment(rig, "A", (0, 5), project="one"))
+
+    report = rig.sync(segment(rig, "B", (0, 5), project="two"))
+
+    assert len(report.runs) == 1
+
+
+def test_the_reader_agrees_on_the_time_of_a_run(rig: Rig) -> None:
+    """What `load` says of all logs together is what the server shows."""
+    found = [segment(rig, name) for name in NAMES]
+
+    rig.sync()
+
+    state = load(*found)
+    assert state.runtime == 240
+    assert state.rows[-1]["_runtime"] == rig.backend.runs[RUN].rows[-1]["_runtime"]
+    assert state.summary["_runtime"] == rig.backend.runs[RUN].summary["_runtime"]
+
+
+def test_a_log_that_is_gone_leaves_the_others_where_they_are(rig: Rig) -> None:
+    """Its rows are at the server alone now: a new log goes behind, and what would need it is refused."""
+    found = {name: segment(rig, name) for name in "AB"}
+    rig.sync()
+    shutil.rmtree(found["A"].parent)
+
+    report = rig.sync(segment(rig, "C"))
+
+    assert [run.verdict for run in report.runs] == [Verdict.SYNCED] * 2, [run.reason for run in report.runs]
+    state = held(rig)
+    assert state["rows"] == ROWS["last"]
+    assert (state["config"], state["last_runtime"]) == (["from_A", "from_B", "from_C"], 239.0)
+    assert state["console"] == CONSOLE
+
+
+def test_a_log_that_grows_before_one_that_is_gone_is_refused(rig: Rig) -> None:
+    """Its rows would be written over the lines of the missing one."""
+    first, second = segment(rig, "A", exit_code=None), segment(rig, "B")
+    rig.sync()
+    before = held(rig)
+    shutil.rmtree(second.parent)
+    logs.make_log(first, row(300, 300.0, start_of("A"), who="A"), append=True)
+    rig.settle(first, 3600)
+
+    report = rig.sync(first)
+
+    assert rig.only(report).verdict is Verdict.FAILED
+    assert "sync all logs of the run in one command" in rig.only(report).reason
+    assert held(rig) == before
+
+
+def test_an_unknown_policy() -> None:
+    """It is a usage error, before anything is sent."""
+    with pytest.raises(UsageError, match="overlap: one of last, first, both"):
+        SyncSettings(overlap="newest")
