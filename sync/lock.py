@@ -1,7 +1,8 @@
 """One sync of a log at a time: a lock file that works on network file systems, where advisory locks may not.
 
-`run-<id>.wandb.lock` holds who syncs (host, process) and when it was last known to be alive. A lock whose holder is dead,
-or silent for `STALE_AFTER_S`, is taken over.
+`run-<id>.wandb.lock` holds who syncs and when it was last known to be alive. Of a holder on this machine the process decides: as
+long as it is there the lock is its own, also while it is stopped or the clock jumps, and once it is gone the lock is free.
+Of one elsewhere (another machine, another container) the time decides: silent for `STALE_AFTER_S`, it is taken over.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import contextlib
 import json
 import os
 import secrets
-import socket
 import threading
 from pathlib import Path
 from typing import Any
 
+from ..logformat.heartbeat import Process
 from .clock import Clock
 
 BEAT_EVERY_S = 10.0
@@ -25,14 +26,6 @@ class LockedError(Exception):
     """Another sync holds the log; the text says who and since when."""
 
 
-def _host() -> str:
-    """This machine, and on Linux its process-id namespace: in another one, a process id means another process."""
-    try:
-        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return socket.gethostname()
-
-
 class Lock:
     """The lock of one log, held from `acquire` to `release`."""
 
@@ -40,7 +33,7 @@ class Lock:
         self.path = path
         self._clock = clock
         self._token = secrets.token_hex(8)
-        self._held = False
+        self._held = self._lost = False
 
     def acquire(self) -> None:
         """Take the lock.
@@ -55,18 +48,28 @@ class Lock:
             except FileExistsError:
                 self._remove_stale()
                 continue
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(self._content())
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(self._content())
+            except OSError:  # a full disk: what nobody holds must not keep others out
+                with contextlib.suppress(OSError):
+                    self.path.unlink()
+                raise
             self._held = True
             return
         raise LockedError("another sync took it at this moment")
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody took it over who thought the holder gone."""
+        return self._lost
 
     def beat(self) -> bool:
         """Say that the holder is alive. False when the lock was lost to somebody who took it for stale."""
         if not self._held:
             return True
         if _read(self.path).get("token") != self._token:
-            self._held = False
+            self._held, self._lost = False, True
             return False
         temporary = self.path.with_name(f"{self.path.name}.{self._token}")
         temporary.write_bytes(self._content())
@@ -81,7 +84,8 @@ class Lock:
         self._held = False
 
     def _content(self) -> bytes:
-        holder = {"host": _host(), "pid": os.getpid(), "heartbeat": float(self._clock.time()), "token": self._token}
+        now = float(self._clock.time())
+        holder = {**Process.current()._asdict(), "heartbeat": now, "token": self._token}
         return json.dumps(holder).encode() + b"\n"
 
     def _remove_stale(self) -> None:
@@ -101,22 +105,21 @@ class Lock:
             taken.unlink()
 
     def _judge(self, holder: dict[str, Any]) -> None:
-        heartbeat = holder.get("heartbeat")
-        pid = holder.get("pid")
-        if not isinstance(heartbeat, float) or not isinstance(pid, int):
+        process, heartbeat = Process.from_json(holder), holder.get("heartbeat")
+        if process is None or not isinstance(heartbeat, float):
             # Torn by a crash, or just being written: its file time is the heartbeat.
+            process = None
             try:
                 heartbeat = self.path.stat().st_mtime
             except OSError:
                 return
-            pid = 0
-        # A sign of life from the future is as good as none: it would keep everybody out for as long.
+        lives = None if process is None else process.lives()
         age = self._clock.time() - heartbeat
-        dead = holder.get("host") == _host() and pid > 0 and not _is_alive(pid)
-        if dead or not abs(age) <= STALE_AFTER_S:
+        # A sign of life from the future is as good as none: it would keep everybody out for as long.
+        if lives is False or (lives is None and not abs(age) <= STALE_AFTER_S):
             return
-        host = str(holder.get("host", "?")).split(" ")[0]
-        raise LockedError(f"process {pid} on {host} is syncing it (sign of life {max(age, 0):.0f} s ago)")
+        who = "another sync" if process is None else f"process {process.pid} on {process.host.split(' ')[0]}"
+        raise LockedError(f"{who} is syncing it (sign of life {max(age, 0):.0f} s ago)")
 
 
 class Heartbeat:
@@ -153,20 +156,6 @@ class Heartbeat:
                 for lock in self._locks:
                     with contextlib.suppress(OSError):
                         lock.beat()
-
-
-def _is_alive(pid: int) -> bool:
-    if os.name == "nt":  # os.kill would end the process there; the heartbeat alone decides
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OverflowError:  # no process can have such a number
-        return False
-    except OSError:
-        pass  # it is there and belongs to somebody else
-    return True
 
 
 def _read(path: Path) -> dict[str, Any]:

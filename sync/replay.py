@@ -39,6 +39,7 @@ class RunReplay:
         self.context = context
         self.work = RunWork.of(plan, context)
         self.segments = self.work.segments
+        self._held: list[Lock] = []
         self._scanned: Scan | None = None
         self._point: LanePoint | None = None
 
@@ -149,7 +150,7 @@ class RunReplay:
     @contextlib.contextmanager
     def _locks(self) -> Iterator[None]:
         """Hold the locks of all segments."""
-        locks: list[Lock] = []
+        locks = self._held
         try:
             for segment in self.segments if not self.context.settings.dry_run else []:
                 segment.places.make_folder()
@@ -162,6 +163,7 @@ class RunReplay:
             for lock in locks:
                 self.context.heartbeat.remove(lock)
                 lock.release()
+            locks.clear()
 
     def _scan(self) -> None:
         """Read the logs for the first time, each with the rows of it that count."""
@@ -292,6 +294,8 @@ class RunReplay:
 
             def advance(log: str = log, found: Facts = found, cursor: Cursor = cursor) -> None:
                 self.context.reporter(Progress(log, cursor.sent.history, found.lines.history))
+                if any(lock.lost for lock in self._held):
+                    raise LockedError("another sync took it over, because this one had given no sign of life")
 
             point = self._point if len(self.segments) == 1 else None
             printed = console_file if point is None else runfiles.ConsoleFile()

@@ -17,11 +17,9 @@ from runferry.sync.body import Body
 from runferry.sync.cursor import Cursor, FileMark, Lines, Target, load, matches, prefix_hash
 from runferry.sync.errors import UsageError
 from runferry.sync.lines import MAX_LINE, Console, Rows, console_text, event_line
-from runferry.sync.lock import STALE_AFTER_S, Lock, LockedError
 from runferry.sync.places import Places, default_state_dir
 from runferry.sync.settings import SyncSettings, find_base_url
 from support import logs
-from support.clock import FakeClock
 
 URL = "http://127.0.0.1:8080"
 SECRET = "s3cr3t" * 8
@@ -149,119 +147,6 @@ def test_a_cursor_belongs_to_its_log_and_target_only(tmp_path: Path) -> None:
     assert "shorter" in matches(cursor, log, cursor.target)
     logs.make_log(log, *logs.simple_records(start=logs.START_S + 1))
     assert "not the one" in matches(cursor, log, cursor.target)
-
-
-# -- lock --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_held_lock_is_refused_with_its_holder(tmp_path: Path) -> None:
-    """The second sync learns which process on which host is at work; after the release it gets the lock."""
-    clock = FakeClock()
-    first, second = Lock(tmp_path / "l", clock), Lock(tmp_path / "l", clock)
-    first.acquire()
-
-    with pytest.raises(LockedError, match=str(os.getpid())):
-        second.acquire()
-
-    first.release()
-    second.acquire()
-    second.release()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_lock_of_a_dead_process_is_taken_over_at_once(tmp_path: Path) -> None:
-    """On the same host a holder that is gone does not block anybody."""
-    clock = FakeClock()
-    Lock(tmp_path / "l", clock).acquire()
-    holder = json.loads((tmp_path / "l").read_text())
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    (tmp_path / "l").write_text(json.dumps({**holder, "pid": child}))
-
-    Lock(tmp_path / "l", clock).acquire()
-
-    assert json.loads((tmp_path / "l").read_text())["pid"] == os.getpid()
-
-
-def test_a_silent_lock_of_another_host_is_taken_over_in_time(tmp_path: Path) -> None:
-    """Another host's lock holds as long as its heartbeat is fresh."""
-    clock = FakeClock()
-    lock = Lock(tmp_path / "l", clock)
-    lock.acquire()
-    holder = json.loads((tmp_path / "l").read_text())
-    (tmp_path / "l").write_text(json.dumps({**holder, "host": "elsewhere", "token": "theirs"}))
-    clock.advance(STALE_AFTER_S - 1)
-    with pytest.raises(LockedError, match="elsewhere"):
-        Lock(tmp_path / "l", clock).acquire()
-
-    clock.advance(2)
-    Lock(tmp_path / "l", clock).acquire()
-
-    assert not lock.beat()
-
-
-def test_a_lock_that_was_taken_over_is_not_given_back_by_its_old_holder(tmp_path: Path) -> None:
-    """Who slept too long finds the lock in other hands and leaves it there."""
-    clock = FakeClock()
-    first, second = Lock(tmp_path / "l", clock), Lock(tmp_path / "l", clock)
-    first.acquire()
-    clock.advance(STALE_AFTER_S + 1)
-    second.acquire()
-
-    first.release()
-
-    with pytest.raises(LockedError):
-        Lock(tmp_path / "l", clock).acquire()
-    second.release()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_of_two_takers_of_a_stale_lock_the_slower_puts_the_fresh_one_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both judged the same dead lock; when the second removes it, the first one's new lock lies there already."""
-    clock = FakeClock()
-    path = tmp_path / "l"
-    Lock(path, clock).acquire()
-    clock.advance(STALE_AFTER_S + 1)
-    quick, slow = Lock(path, clock), Lock(path, clock)
-    judge = Lock._judge
-
-    def judge_and_be_overtaken(self: Lock, holder: dict[str, object]) -> None:
-        judge(self, holder)
-        monkeypatch.setattr(Lock, "_judge", judge)
-        quick.acquire()
-
-    monkeypatch.setattr(Lock, "_judge", judge_and_be_overtaken)
-
-    with pytest.raises(LockedError):
-        slow.acquire()
-
-    assert quick.beat()
-
-
-def test_a_process_of_another_host_is_not_looked_for_on_this_one(tmp_path: Path) -> None:
-    """Its number says nothing here; its sign of life is fresh, so it holds the lock."""
-    clock = FakeClock()
-    holder = {"host": "elsewhere", "pid": 2**22 + 1, "heartbeat": clock.time(), "token": "t"}
-    (tmp_path / "l").write_text(json.dumps(holder))
-
-    with pytest.raises(LockedError, match="elsewhere"):
-        Lock(tmp_path / "l", clock).acquire()
-
-
-def test_a_heartbeat_keeps_a_lock_alive(tmp_path: Path) -> None:
-    """Beating moves the time on, so that a long sync is not taken for a dead one."""
-    clock = FakeClock()
-    lock = Lock(tmp_path / "l", clock)
-    lock.acquire()
-    clock.advance(STALE_AFTER_S * 3)
-
-    assert lock.beat()
-    with pytest.raises(LockedError):
-        Lock(tmp_path / "l", clock).acquire()
 
 
 # -- YAML --------------------------------------------------------------------------------------------------------------
