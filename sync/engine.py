@@ -107,13 +107,13 @@ class Tally:
 def _chosen(heads: list[LogHead], settings: SyncSettings, tally: Tally) -> list[RunPlan]:
     """The runs of the readable logs, but for those that need no look into their logs to be left out."""
     plans = []
-    for plan in with_kin(group((head for head in heads if not head.problem), settings), settings):
+    for plan in group((head for head in heads if not head.problem), settings):
         reason = choice.left_out(plan, settings)
         if reason is None:
             plans.append(plan)
         else:
             tally.left_out[reason] += 1
-    return plans
+    return with_kin(plans, settings)
 
 
 def _is_ours(head: LogHead, settings: SyncSettings) -> bool:

@@ -24,11 +24,12 @@ _Runs = dict[str, list[Path]]
 def with_kin(plans: Iterable[RunPlan], settings: SyncSettings) -> list[RunPlan]:
     """The plans, each with the logs of its run that were sent to the same place before."""
     folders: dict[Path, _Runs] = {}
-    return [_joined(plan, settings, folders) for plan in plans]
+    real: dict[Path, Path] = {}
+    return [_joined(plan, settings, folders, real) for plan in plans]
 
 
-def _joined(plan: RunPlan, settings: SyncSettings, folders: dict[Path, _Runs]) -> RunPlan:
-    logs = [Path(os.path.realpath(head.path)) for head in plan.segments]
+def _joined(plan: RunPlan, settings: SyncSettings, folders: dict[Path, _Runs], real: dict[Path, Path]) -> RunPlan:
+    logs = [_without_links(head.path, real) for head in plan.segments]
     found: list[LogHead] = []
     for run_id, folder in {(head.run_id, log.parent.parent) for head, log in zip(plan.segments, logs, strict=True)}:
         if folder not in folders:
@@ -38,6 +39,16 @@ def _joined(plan: RunPlan, settings: SyncSettings, folders: dict[Path, _Runs]) -
     here = {head.identity for head in plan.segments}
     new = {head.identity: head for head in found if head.identity not in here}
     return replace(plan, segments=in_time([*plan.segments, *new.values()])) if new else plan
+
+
+def _without_links(log: Path, real: dict[Path, Path]) -> Path:
+    """Where a log lies. Run directories in one folder need one look at that folder, which is kept in `real`."""
+    if RunDirName.parse(log.parent.name) is None:  # such as `latest-run`, or a log by itself
+        return Path(os.path.realpath(log))
+    folder = log.parent.parent
+    if folder not in real:
+        real[folder] = Path(os.path.realpath(folder))
+    return real[folder] / log.parent.name / log.name
 
 
 def _runs_in(folder: Path) -> _Runs:

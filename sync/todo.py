@@ -5,7 +5,9 @@ No server is asked and nothing is written. Each log is opened for its head, its 
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from .choice import left_out, left_out_by_content, state_of
 from .clock import Clock, SystemClock
 from .cursor import Target
+from .kin import with_kin
 from .liveness import Liveness
 from .places import Places, is_writable
 from .plan import LogHead, Paths, RunPlan, group, survey
@@ -84,20 +87,26 @@ def preview(
     settings = replace(settings or SyncSettings(base_url=options.get("base_url") or find_base_url()), **options)
     liveness = Liveness(clock or SystemClock())
     heads = survey(paths)
-    runs, omitted = [], dict[str, int]()
+    runs: list[RunPreview] = []
+    chosen: list[RunPlan] = []
+    omitted: Counter[str] = Counter()
     for plan in group((head for head in heads if not head.problem), settings):
         reason = left_out(plan, settings)
-        try:
-            reason = reason or left_out_by_content(plan, settings, liveness)
-            state = "" if reason else state_of(plan, settings, liveness)
-        except OSError:
-            state = ""
-        if reason:
-            omitted[reason] = omitted.get(reason, 0) + 1
+        if reason is None:
+            chosen.append(plan)
         else:
+            omitted[reason] += 1
+    for plan in with_kin(chosen, settings):
+        reason, state = None, ""
+        with contextlib.suppress(OSError):
+            reason = left_out_by_content(plan, settings, liveness)
+            state = state_of(plan, settings, liveness)
+        if reason is None:
             runs.append(_preview(plan, settings, state))
+        else:
+            omitted[reason] += 1
     problems = {os.fspath(head.path): head.problem for head in heads if head.problem and _is_ours(head, settings)}
-    return Preview(tuple(runs), problems, omitted)
+    return Preview(tuple(runs), problems, dict(omitted))
 
 
 def _is_ours(head: LogHead, settings: SyncSettings) -> bool:
