@@ -131,10 +131,11 @@ class Upload:
         mark = self._journal.marks.get(self._key)
         if mark is not None and mark.state == PENDING and self._still_missing(mark):
             return
+        known = mark is not None
         if mark is None:
             mark = self._create()
         if mark.state == PENDING:
-            mark = self._fill(mark)
+            mark = self._fill(mark, known=known)
         if mark.state == COMMITTED:
             features = self._common.features()
             self._api.use(mark.id, own=True, features=features)
@@ -177,7 +178,8 @@ class Upload:
         record = self._record
         created = self._api.create(_fields(record, self._api.run.run_id))
         mark = ArtifactMark(created.id, record.digest, PENDING, record.base_id or created.latest)
-        self._common.server_ids[record.client_id] = created.id
+        if record.client_id:
+            self._common.server_ids[record.client_id] = created.id
         return self._note(mark, self._after_commit() if created.committed else PENDING)
 
     def _after_commit(self) -> str:
@@ -188,15 +190,17 @@ class Upload:
         self._journal.note(self._key, mark)
         return mark
 
-    def _fill(self, mark: ArtifactMark) -> ArtifactMark:
-        """Contents, list, commit; the mark as it is then, still pending if a file is missing."""
+    def _fill(self, mark: ArtifactMark, *, known: bool) -> ArtifactMark:
+        """Contents, list, commit; the mark as it is then, still pending if a file is missing.
+
+        `known`: an earlier sync made it, and the server may have ended or forgotten it since.
+        """
         name, kind = _manifest_kind(self._record)
         try:
             place = self._api.create_manifest(mark.id, mark.base, name, kind)
-        except AuthError:
-            raise
-        except Permanent:
-            # Made by an earlier sync, and the server has ended or forgotten it since: it tells which when asked anew.
+        except Permanent as error:
+            if not known or isinstance(error, AuthError):
+                raise
             self._journal.forget(self._key)
             mark = self._create()
             if mark.state != PENDING:
@@ -205,7 +209,8 @@ class Upload:
         with contextlib.closing(ManifestFile(self._layout)) as file:
             self._send_contents(mark, place, file)
             if self.missing:
-                mark.lost = sorted(self._not_here)[:_MOST_NOTED]
+                all_lost = len(self.missing) == len(self._not_here)  # others may get there the next time
+                mark.lost = sorted(self._not_here)[:_MOST_NOTED] if all_lost else []
                 return self._note(mark, PENDING)
             file.end()
             self._send_list(mark, place, file)

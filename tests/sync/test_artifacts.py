@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import runferry
@@ -287,6 +288,19 @@ def test_a_missing_file_fails_its_artifact_alone_until_it_is_there(rig: Rig) -> 
     assert len(rig.backend.committed("many")[0].contents) == 50
 
 
+def test_a_file_that_was_refused_is_tried_again_though_another_one_is_missing(rig: Rig) -> None:
+    """Only when nothing but files of here are missing is nothing asked of the server."""
+    run_with(rig, simple("ds", {"a": A, "b": B, "lost": b"lost"}), contents=[A, B])
+    rig.backend.before = lambda _, name, request: Answer(400, {}, b"no") if request.url.endswith(_url(A)) else None
+    assert len(rig.only(rig.sync()).missing) == 1
+    rig.backend.before = lambda *_: None
+
+    report = rig.only(rig.sync())
+
+    assert report.missing == ("artifact ds: 1 of 3 files missing: lost (missing)",)
+    assert set(rig.backend.blobs.values()) == {A, B}
+
+
 def test_a_file_that_changed_is_never_sent(rig: Rig) -> None:
     """Other bytes under the name of the digest, also of the same size, are not the artifact's."""
     log = run_with(rig, simple("ds", {"a": A, "b": B}), contents=[A, B])
@@ -522,6 +536,10 @@ def _digest(data: bytes) -> str:
     from support.artifactlogs import b64md5
 
     return b64md5(data)
+
+
+def _url(data: bytes) -> str:
+    return quote(_digest(data), safe="")
 
 
 def _hex(data: bytes) -> str:
