@@ -96,18 +96,21 @@ def test_a_pipe_does_not_stop_the_survey(tmp_path: Path) -> None:
 _CALL = re.compile(r"(\w+)\(.*")
 _SURVEY = """
 import sys
-from runferry.sync.plan import survey
+from runferry.sync.kin import with_kin
+from runferry.sync.plan import group, survey
+from runferry.sync.settings import SyncSettings
 import encodings.idna, logging, queue  # whatever the first survey of a process loads
-survey(sys.argv[1])
-open("/dev/null").close()
+def runs(folder):
+    return with_kin(group(survey(folder), SyncSettings()), SyncSettings())
+runs(sys.argv[1])
 open(sys.argv[2] + "/MARK").close()
-print(len(survey(sys.argv[2])))
+print(len(runs(sys.argv[2])))
 """
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_a_run_costs_one_listing_and_one_opening(tmp_path: Path) -> None:
-    """Calls that reach the file system per run: open and read its folder, open and read its log; no status by name."""
+    """Until the first request, a run costs: open and read its folder, open and read its log; no status by name."""
     for number in range(40):
         logs.simple_run(tmp_path / "few" if number < 20 else tmp_path / "many", run_id=f"r{number}")
     (tmp_path / "many" / "MARK").touch()
