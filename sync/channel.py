@@ -45,7 +45,7 @@ def raise_for_status(answer: Answer, what: str, limits: Limits) -> None:
     text = answer.body[:500].decode("utf-8", "replace").strip()
     message = f"{what}: HTTP {status}" + (f": {text}" if text else "")
     if status == 429:
-        raise RateLimited(message, retry_after=limits.retry_after, status=status)
+        raise RateLimited(message, retry_after=limits.wish, status=status)
     if status in (408, 425) or (status >= 500 and status != 501):
         raise Retryable(message, retry_after=limits.wish, status=status)
     if status in (401, 403):
@@ -126,8 +126,6 @@ class Channel:
             try:
                 answer = self._hide(self._transport.send(request))
                 limits = read_limits(answer.headers, self.clock.time())
-                if limits.clamped is not None:
-                    self._reporter(Paused(what, f"{limits.clamped} is absurd and cut", MAX_WAIT_S))
                 if answer.status in REDIRECTS and "location" in answer.headers:
                     raise Permanent(explain(what, request, answer, self._hide_in), status=answer.status)
                 raise_for_status(answer, what, limits)
@@ -140,7 +138,9 @@ class Channel:
                     raise OutOfTime(f"{error}; refused {refusals} times", cause=error) from error
                 wait = pacer.refused(limits, learns=stream is None or not stream.refused())
                 if pacer.is_news():
-                    self._reporter(Paused(what, "the server's rate limit (429)", wait))
+                    asked = limits.asked or 0.0
+                    cut = f"; it asked for {asked:.0f} s, which is absurd and cut" if asked > MAX_WAIT_S else ""
+                    self._reporter(Paused(what, f"the server's rate limit (429){cut}", wait))
             except Conflict as error:
                 pacer.accepted(limits, number)
                 conflicts += 1

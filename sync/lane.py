@@ -148,7 +148,7 @@ class Lane:
     def refused(self, limits: Limits, now: float, rng: random.Random, *, learns: bool = True) -> float:
         """Close after a 429; for how many seconds. With `learns` off it says nothing of the project's quota."""
         is_spent = limits.remaining is None or limits.remaining * self.quota.density < 1.0
-        wish = limits.wish if is_spent else limits.retry_after
+        wish = limits.wish if is_spent else Limits(retry_after=limits.retry_after).wish
         if wish == 0.0 and not self.quota.is_early:
             wish = None  # "now" is what it was
         if now < self.closed_until:  # others have been refused just before
@@ -176,9 +176,12 @@ class Lane:
 
     def _close(self, seconds: float, now: float, rng: random.Random) -> float:
         """With jitter, so that processes which do not know of each other don't wake together."""
+        is_cut = seconds > MAX_WAIT_S
         seconds = min(seconds, MAX_WAIT_S)
         seconds += rng.uniform(0.2, 1.0) * min(1.0, 0.05 * seconds)
         self.closed_until = max(self.closed_until, now + seconds)
+        if is_cut:
+            self.quota.end_by(self.closed_until)
         # Those who wake together may spend what a window is known to hold; after a second refusal, one request feels its way.
         size = 1.0 if self._feels_its_way or self.quota.is_guess else self.quota.usable
         self.requests.refill(min(BURST, size), self.closed_until)
@@ -197,14 +200,10 @@ class Lane:
 
     def load(self, numbers: Mapping[str, float | None], offset: float, now: float) -> bool:
         """Take over what another process has written; False, and nothing changed, where it cannot be believed."""
+        latest = now + offset + _FARTHEST_S
         for prefix, _, names in self._shared():
-            for name in names:
-                value = numbers.get(prefix + name)
-                if value is None:
-                    if prefix + name not in numbers or name not in _OPTIONAL:
-                        return False
-                elif not abs(value) < _LARGEST or (value <= 0 and name in _POSITIVE):  # NaN is not less
-                    return False
+            if not all(prefix + name in numbers and _is_sound(name, numbers[prefix + name], latest) for name in names):
+                return False
         if (numbers["closed_until"] or 0.0) - offset > now + _LONGEST_CLOSURE_S:
             return False
         for prefix, part, names in self._shared():
@@ -233,8 +232,18 @@ _OF_CEILING = tuple(entry.name for entry in fields(Ceiling))
 _OPTIONAL = frozenset(entry.name for kind in (Quota, Ceiling) for entry in fields(kind) if entry.default is None)
 _POSITIVE = frozenset({"period", "density", "told_rate", "rate", "patience"})
 _LARGEST = 1e12
+_FARTHEST_S = 1e5  # no window ends later
 
 
 @cache
+def _is_sound(name: str, value: float | None, latest: float) -> bool:
+    """Whether `value` is one that a lane could have under that name; no time lies behind `latest`."""
+    if value is None:
+        return name in _OPTIONAL
+    if not abs(value) < _LARGEST:  # NaN is not less
+        return False
+    return not (value <= 0 and name in _POSITIVE) and not (_is_time(name) and value > latest)
+
+
 def _is_time(name: str) -> bool:
     return name.endswith(("_at", "_until"))

@@ -101,6 +101,11 @@ class Quota:
         """Seconds until the window ends; 0 where nobody knows."""
         return max(0.0, self.ends_at - now) if self.ends_at is not None else 0.0
 
+    def end_by(self, at: float) -> None:
+        """Whatever was told of this window: then it is asked again."""
+        if self.ends_at is not None:
+            self.ends_at = min(self.ends_at, at)
+
     @property
     def is_guess(self) -> bool:
         """Whether the window's length is only known from one that was not seen from its beginning."""

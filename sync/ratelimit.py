@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from datetime import timezone
 from email.utils import parsedate_to_datetime
 
-MAX_WAIT_S = 900.0  # the longest wait that a header can ask of us
+MAX_WAIT_S = 900.0  # the longest wait that a header can ask of us; then it is asked again
+_LONGEST_S = 86_400.0  # of a window; a quota per day is the longest that servers are known to have
 _EPOCH_FROM = 1e6  # a "delta" above this many seconds (11 days) is taken for an epoch time, as some servers send
 _LONGEST_VALUE = 64  # characters of a number or a date
 _LONGEST_LIST = 1024  # characters; a server with more policies than that does not say what holds for us
@@ -31,20 +32,21 @@ _KEY = re.compile(r"[a-z*][\w.*-]*")
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one answer. `remaining` is in the server's units, `reset` and `retry_after` in seconds from now.
-
-    `clamped` names the header whose value was cut to `MAX_WAIT_S`, for the user to see.
-    """
+    """The limits of one answer. `remaining` is in the server's units, `reset` and `retry_after` in seconds from now."""
 
     remaining: float | None = None
     reset: float | None = None
     retry_after: float | None = None
-    clamped: str | None = None
+
+    @property
+    def asked(self) -> float | None:
+        """For how many seconds the server wants to be left alone; None where it does not say."""
+        return self.retry_after if self.retry_after is not None else self.reset
 
     @property
     def wish(self) -> float | None:
-        """For how many seconds the server wants to be left alone; None where it does not say."""
-        return self.retry_after if self.retry_after is not None else self.reset
+        """As `asked`, at most as long as we let anybody ask."""
+        return min(self.asked, MAX_WAIT_S) if self.asked is not None else None
 
 
 def read_limits(headers: Mapping[str, str], now: float) -> Limits:
@@ -57,12 +59,11 @@ def read_limits(headers: Mapping[str, str], now: float) -> Limits:
     reset = _delta(lower.get("ratelimit-reset", ""), now)
     if remaining is None and reset is None:
         remaining, reset = _structured(lower.get("ratelimit", ""), lower.get("ratelimit-policy", ""))
-    clamped = None
-    if reset is not None and reset > MAX_WAIT_S:
-        reset, clamped = MAX_WAIT_S, "RateLimit-Reset"
-    if retry_after is not None and retry_after > MAX_WAIT_S:
-        retry_after, clamped = MAX_WAIT_S, "Retry-After"
-    return Limits(remaining, reset, retry_after, clamped)
+    return Limits(
+        remaining,
+        min(reset, _LONGEST_S) if reset is not None else None,
+        min(retry_after, _LONGEST_S) if retry_after is not None else None,
+    )
 
 
 def _number(text: str) -> float | None:

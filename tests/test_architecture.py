@@ -122,7 +122,7 @@ def test_logging_and_reading_load_no_client_no_server_and_no_terminal(name):
 
     assert loaded & {"runferry"}
     assert not loaded & {
-        *("asyncio", "click", "http", "httpx", "numpy", "psutil", "pynvml", "rich", "socket", "sqlite3", "ssl"),
+        *("asyncio", "click", "http", "httpcore", "numpy", "psutil", "pynvml", "rich", "socket", "sqlite3", "ssl"),
         *("starlette", "textual", "urllib3", "uvicorn", "zstandard"),
     }
 

@@ -204,7 +204,17 @@ def test_absurd_waits_are_cut_and_said_so() -> None:
     rig.call()
 
     assert 900.0 <= rig.gaps[0] <= 903.0
-    assert any("absurd" in event.reason for event in rig.events if isinstance(event, Paused))
+    assert ["asked for 86400 s, which is absurd and cut" in event.reason for event in rig.events] == [True]  # type: ignore[attr-defined]
+
+
+def test_a_long_window_is_no_news() -> None:
+    """A Reset of an hour with every success says how fast to go, and nothing that anybody needs to be told each time."""
+    rig = Rig(answer(200, ratelimit_remaining="900", ratelimit_reset="3600"))
+
+    for _ in range(5):
+        rig.call()
+
+    assert rig.events == []
 
 
 # -- the host, for everybody -------------------------------------------------------------------------------------------

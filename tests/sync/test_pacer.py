@@ -112,6 +112,18 @@ def test_four_processes_spend_a_small_quota_as_one(tmp_path: Path) -> None:
     assert seconds <= 1.1 * 6 * 30.0
 
 
+@pytest.mark.parametrize("speech", ["remaining and reset", "reset on every answer"])
+def test_a_quota_per_hour_is_spread_over_the_hour(speech: str) -> None:
+    """A window that is longer than any wait that we let a server ask for: its rate is kept, and refusals stay rare."""
+    clock = Simulation()
+    server = QuotaServer(clock, 600, 3600.0, SPEECHES[speech])
+
+    seconds = send_all(clock, server, [make_pacer(clock)], 1200, threads=2)
+
+    assert seconds <= 1.1 * 7200.0
+    assert len(server.refused) <= (0 if speech == "remaining and reset" else 8)
+
+
 def test_a_quota_that_grew_is_noticed() -> None:
     """A counted quota is tried for more after ten full windows, at the price of one refused request if it has not grown."""
     clock = Simulation()

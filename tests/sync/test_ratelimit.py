@@ -19,11 +19,11 @@ NOW = 1_800_000_000.0
         ({"Retry-After": "soon"}, Limits()),
         ({"Retry-After": "-5"}, Limits()),
         ({"Retry-After": "nan"}, Limits()),
-        ({"Retry-After": "86400"}, Limits(retry_after=MAX_WAIT_S, clamped="Retry-After")),
+        ({"Retry-After": "86400"}, Limits(retry_after=86400.0)),
         ({"RateLimit-Reset": "7"}, Limits(reset=7.0)),
         ({"RateLimit-Reset": str(NOW + 30)}, Limits(reset=30.0)),
         ({"RateLimit-Reset": "inf"}, Limits()),
-        ({"RateLimit-Reset": "5000"}, Limits(reset=MAX_WAIT_S, clamped="RateLimit-Reset")),
+        ({"RateLimit-Reset": "5000"}, Limits(reset=5000.0)),
         ({"RateLimit-Remaining": "12.5", "RateLimit-Reset": "4"}, Limits(remaining=12.5, reset=4.0)),
         ({"RateLimit-Remaining": "-1", "RateLimit-Reset": "x"}, Limits()),
         ({"RateLimit": '"default";r=50;t=30'}, Limits(remaining=50.0, reset=30.0)),
@@ -34,7 +34,7 @@ NOW = 1_800_000_000.0
         ),
         ({"RateLimit": '"broken;r=1;t=2'}, Limits()),
         ({"RateLimit": "limit=10, remaining=4, reset=2"}, Limits()),
-        ({"RateLimit-Reset": "1e300"}, Limits(reset=MAX_WAIT_S, clamped="RateLimit-Reset")),
+        ({"RateLimit-Reset": "1e300"}, Limits(reset=86400.0)),
         ({"RateLimit-Reset": "0x1e"}, Limits()),
         ({"RateLimit-Reset": "\u0663\u0660"}, Limits()),
         ({"RateLimit-Reset": "1_0"}, Limits()),
@@ -52,3 +52,12 @@ NOW = 1_800_000_000.0
 def test_headers_of_all_dialects_are_read_and_garbage_is_ignored(headers: dict[str, str], expected: Limits) -> None:
     """Each dialect gives its numbers, and a value that makes no sense says nothing."""
     assert read_limits(headers, NOW) == expected
+
+
+def test_no_header_can_ask_for_more_than_a_quarter_of_an_hour() -> None:
+    """What is asked is known, for rates and for the user; what is waited is cut."""
+    limits = Limits(reset=5000.0)
+
+    assert (limits.asked, limits.wish) == (5000.0, MAX_WAIT_S)
+    assert Limits(retry_after=2.0, reset=5000.0).wish == 2.0
+    assert Limits(remaining=3.0).wish is None
