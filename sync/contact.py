@@ -93,6 +93,9 @@ def check(work: RunWork, *, following: bool) -> None:
         end = cursor.base.history + cursor.sent.history
         if end == status.history_lines and mark and mark == cursor.last_row:
             return
+        if cursor.base.history == status.history_lines and mark and mark == cursor.row_before:
+            cursor.start_again()  # nothing of these logs has come there yet
+            return
         if end > status.history_lines:  # what it acknowledged it may yet be counting, or it has lost it
             cursor.start_again()
     if tail and not any(tails.holds(segment.found, tails.row_of(tail)) for segment in work.segments):
@@ -140,6 +143,7 @@ def _go_behind(work: RunWork, status: ResumeStatus, first: Segment) -> None:
         Lines(status.history_lines, status.events_lines, status.console_lines),
         highest if status.history_lines else None,
         tails.runtime_of(status),
+        row_mark(status.history_tail[-1]) if status.history_tail else "",
     )
     work.inherited = Inherited.from_status(status)
     opening = first.opening
@@ -207,7 +211,7 @@ def _kept_start(work: RunWork) -> tuple[Start, Inherited]:
     cursor = work.segments[0].cursor
     if cursor is None:  # it turned up late, before others that were sent
         return Start(), Inherited()
-    start = Start(cursor.base, cursor.highest_before, cursor.runtime_before)
+    start = Start(cursor.base, cursor.highest_before, cursor.runtime_before, cursor.row_before)
     return start, Inherited.from_json(cursor.inherited)
 
 
@@ -286,7 +290,8 @@ def settle(work: RunWork, remote: RemoteRun, config: str) -> None:
         cursor.complete, cursor.gaps, cursor.kin, cursor.reach = False, facts.gaps(), kin, reach
         cursor.steps, cursor.runtime_before = facts.kept_steps, facts.runtime_before
         if segment is work.segments[0]:
-            cursor.highest_before, cursor.inherited = work.start.highest, work.inherited.as_json()
+            cursor.highest_before, cursor.row_before = work.start.highest, work.start.row
+            cursor.inherited = work.inherited.as_json()
         if segment is work.last:
             cursor.config = config
         # The first cursor of lines that begin at 0 may be lost: they are found to begin there once more.

@@ -84,6 +84,8 @@ class Start:
     """Highest step; None for no rows."""
     runtime: float = 0.0
     """Seconds."""
+    row: str = ""
+    """What tells the last row from all others: see `row_mark`."""
     known_rows: int = 0
     """Rows of these logs that are there already, counted from the base."""
 
