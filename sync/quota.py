@@ -40,7 +40,7 @@ class Quota:
     is_sure: float = 0.0
     """1 where that was measured from a window's beginning."""
     is_told: float = 0.0
-    """1 where answers carry `Remaining`; then nothing is counted."""
+    """1 where the answers of a window carry `Remaining`; then nothing is counted."""
     density: float = 1.0
     is_measured: float = 0.0
     untouched: float = 0.0
@@ -165,8 +165,9 @@ class Quota:
         """The window is spent, and the next one opens in `wait` seconds."""
         self.ends_at = now + wait
         self.is_refused = 1.0
-        if self.is_told:
+        if self.is_told and (self.told_rate is not None or self.opened_at is None):
             return
+        self.is_told = 0.0  # a server that has told may stop doing so
         if self.opened_at is None:  # the one before is not over yet, so it lasts longer than was thought
             if self.before_at is not None:
                 self.period, self.is_sure = _with_caution(now + wait - self.before_at), 1.0

@@ -112,6 +112,21 @@ def test_four_processes_spend_a_small_quota_as_one(tmp_path: Path) -> None:
     assert seconds <= 1.1 * 6 * 30.0
 
 
+def test_a_server_that_stops_telling_what_remains_is_counted() -> None:
+    """Headers may vanish at any time: one refused request shows it, and then its windows are counted."""
+    clock = Simulation()
+    server = QuotaServer(clock, 8, 20.0, SPEECHES["remaining and reset"])
+    pacer = make_pacer(clock)
+    send_all(clock, server, [pacer], 20, threads=1)
+    server.speech = SPEECHES["reset on a 429"]
+    begun = clock.monotonic()
+
+    send_all(clock, server, [pacer], 64, threads=1)
+
+    assert len(server.refused) <= 2
+    assert clock.monotonic() - begun <= 1.25 * 8 * 20.0
+
+
 @pytest.mark.parametrize("speech", ["remaining and reset", "reset on every answer"])
 def test_a_quota_per_hour_is_spread_over_the_hour(speech: str) -> None:
     """A window that is longer than any wait that we let a server ask for: its rate is kept, and refusals stay rare."""
