@@ -288,12 +288,14 @@ def settle(work: RunWork, remote: RemoteRun, config: str) -> None:
             segment.cursor = cursor
         segment.rows_before = cursor.sent.history
         cursor.complete, cursor.gaps, cursor.kin, cursor.reach = False, facts.gaps(), kin, reach
+        cursor.overlap = work.context.settings.overlap
         cursor.steps, cursor.runtime_before = facts.kept_steps, facts.runtime_before
         if segment is work.segments[0]:
             cursor.highest_before, cursor.row_before = work.start.highest, work.start.row
             cursor.inherited = work.inherited.as_json()
         if segment is work.last:
             cursor.config = config
+            cursor.exit_code = None  # rows let a run live again, so its end is said behind them
         # The first cursor of lines that begin at 0 may be lost: they are found to begin there once more.
         cursor.save(segment.places.cursor, durably=not (fresh and place.base == Lines()))
 

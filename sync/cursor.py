@@ -137,6 +137,8 @@ class Cursor:
     """Start times (ns) of the logs that the run had when this one was placed, itself among them."""
     highest_before: int | None = None
     """Highest step that the run had at the server before the first of them."""
+    overlap: str = "last"
+    """The policy by which the logs were stitched."""
     row_before: str = ""
     """What tells the last of those rows from all others."""
     inherited: dict[str, Any] = field(default_factory=dict)
@@ -273,6 +275,7 @@ def _from_json(document: Any) -> Cursor:
         reach=_count(document.get("reach", 0)),
         kin=[_count(start) for start in document.get("kin", [])],
         highest_before=_maybe_step(document.get("highest_before")),
+        overlap=_text(document.get("overlap", "last")),
         row_before=_text(document.get("row_before", "")),
         inherited=_tree(document.get("inherited", {})),
         version=document["version"],

@@ -92,6 +92,11 @@ class RunReplay:
     def _has_sent(self) -> bool:
         return any(segment.cursor is not None and segment.cursor.sent != Lines() for segment in self.segments)
 
+    def _is_stitched_otherwise(self) -> bool:
+        """Whether the logs were stitched by another policy than the one that is asked for."""
+        cursors = [segment.cursor for segment in self.segments if segment.cursor is not None]
+        return len(self.segments) > 1 and any(cursor.overlap != self.context.settings.overlap for cursor in cursors)
+
     def read(self) -> RunWork:
         """Load the cursors and read the logs, and nothing else: for whoever wants to know what they hold.
 
@@ -117,7 +122,7 @@ class RunReplay:
         if not work.is_lost:
             for segment in self.segments:
                 segment.load_cursor(work.target, again=settings.include_synced)
-        forced = settings.include_synced or settings.dry_run or settings.changes_run
+        forced = settings.include_synced or settings.dry_run or settings.changes_run or self._is_stitched_otherwise()
         if not forced and all(segment.is_done() for segment in self.segments):
             return verdict.finish(work, NOTHING_NEW)
         contact.recall(work)

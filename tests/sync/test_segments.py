@@ -289,6 +289,17 @@ def test_a_log_that_grows_before_one_that_is_gone_is_refused(rig: Rig) -> None:
     assert held(rig) == before
 
 
+def test_another_policy_stitches_anew(rig: Rig) -> None:
+    """Each policy after each other one: the rows by the last one asked for, and the end is said again behind them."""
+    for name in NAMES:
+        segment(rig, name)
+
+    for overlap in ("last", "both", "first", "both", "last", "first", "last"):
+        report = rig.sync(overlap=overlap)
+        assert report.exit_code == 0, [run.reason for run in report.runs]
+        assert held(rig) == expected(overlap)
+
+
 def test_an_unknown_policy() -> None:
     """It is a usage error, before anything is sent."""
     with pytest.raises(UsageError, match="overlap: one of last, first, both"):
