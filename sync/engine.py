@@ -73,12 +73,13 @@ def sync(
     tally = Tally()
     heads = survey(paths)
     plans = _chosen(heads, settings, tally)
-    told(Planned(runs=len(plans), logs=sum(head.is_log for head in heads)))
     for head in heads:
         if head.problem and _is_ours(head, settings):
             verdict = Verdict.FAILED if head.is_log else Verdict.SKIPPED
             tally.reports.append(RunReport(os.fspath(head.path), None, verdict, head.problem))
-            told(tally.reports[-1])
+    told(Planned(runs=len(plans), logs=sum(len(plan.segments) for plan in plans) + len(tally.reports)))
+    for report in tally.reports:
+        told(report)
     interrupted = False
     if plans:
         if key is None:

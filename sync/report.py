@@ -40,7 +40,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Planned(Event):
-    """The logs found, before anything is sent."""
+    """What is going to be looked at, before anything is sent: the runs that are meant and their logs, and logs of no run."""
 
     type: ClassVar[str] = "plan"
     runs: int

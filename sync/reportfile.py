@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +12,7 @@ from .counters import Counters
 from .places import write_durably
 from .report import Event, Finished, Planned, RunReport
 from .settings import SyncSettings
+from .shard import Shard
 
 VERSION = 1
 _SECRETS = ("key", "token", "secret", "password")
@@ -22,7 +22,7 @@ class ReportFile:
     """A reporter that remembers every verdict; `write` puts them into the file.
 
     The object: `type` ("report"), `version`, `runferry` (version), `server`, `settings`, `paths`, `began` and `ended` (epoch
-    seconds; no end: it still runs, or was killed), `exit_code`, `error` (null where there is none), `planned`, `counts` (verdict -> logs), `runs` (each
+    seconds; no end: it still runs, or was killed), `exit_code`, `error` (null where there is none), `planned`, `counts` (verdict -> logs), `left_out` (option -> runs), `runs` (each
     as the `run_done` event has it, missing lists in full), and `requests` (`Traffic.as_json`).
     """
 
@@ -40,6 +40,7 @@ class ReportFile:
         self._runs: dict[str, RunReport] = {}
         self._ended: float | None = None
         self._exit_code: int | None = None
+        self._left_out: dict[str, int] = {}
         self._error: str | None = None
 
     def __call__(self, event: Event) -> None:
@@ -49,7 +50,7 @@ class ReportFile:
         elif isinstance(event, RunReport):
             self._runs[event.log] = event
         elif isinstance(event, Finished):
-            self._exit_code = event.exit_code
+            self._exit_code, self._left_out = event.exit_code, event.left_out
 
     def end(self, error: str | None = None, exit_code: int | None = None) -> None:
         """The sync has ended; with `error` before it could say so itself."""
@@ -86,6 +87,7 @@ class ReportFile:
             "error": self._error,
             "planned": {"runs": self._planned.runs, "logs": self._planned.logs},
             "counts": counts,
+            "left_out": self._left_out,
             "runs": [_without_type(run.as_json()) for run in self._runs.values()],
             "requests": self._counters.read().as_json(),
         }
@@ -95,11 +97,17 @@ def plain_settings(settings: SyncSettings) -> dict[str, Any]:
     """The settings as JSON values, without anything that could be secret."""
     values = {item.name: getattr(settings, item.name) for item in fields(settings)}
     return {
-        name: os.fspath(value) if isinstance(value, Path) else value
+        name: _plain(value)
         for name, value in values.items()
         if not any(word in name for word in _SECRETS)
-        and (value is None or isinstance(value, (str, int, float, bool, Path, tuple, list)))
+        and (value is None or isinstance(value, (str, int, float, bool, Path, tuple, list, frozenset, dict, Shard)))
     }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return str(value) if isinstance(value, (Path, Shard)) else value
 
 
 def _without_type(event: dict[str, Any]) -> dict[str, Any]:

@@ -220,3 +220,32 @@ def test_recipes_for_many_workers_work(folder: Path, tmp_path: Path, tool: str) 
 
         assert {run["name"]: run["history_lines"] for run in server.runs()} == {"two": 4, "bad": 3, "gone": 4}
         assert len(server.requests("UpsertBucket")) == 3, "a run was sent twice"
+
+
+def test_a_report_says_what_was_asked_for(folder: Path, tmp_path: Path) -> None:
+    """The report file names share, filters and replacements, and how many runs they left out; the plan counts the rest."""
+    report = tmp_path / "report.json"
+    options = [
+        "--shard",
+        "1/1",
+        "--state",
+        "failed",
+        "--tag",
+        "best",
+        "--replace-tags",
+        "best=good",
+        "--report",
+        report,
+    ]
+    code, output = call("sync", *NOWHERE, "--dry-run", "--json", *options)
+    document = json.loads(report.read_text())
+
+    assert code == 0
+    assert {name: document["settings"][name] for name in ("shard", "states", "tags", "replace_tags")} == {
+        "shard": "1/1",
+        "states": ["failed"],
+        "tags": ["best"],
+        "replace_tags": {"best": "good"},
+    }
+    assert document["left_out"] == {"state": 2}
+    assert json.loads(output.splitlines()[0]) == {"type": "plan", "runs": 3, "logs": 4}
