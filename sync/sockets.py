@@ -84,7 +84,7 @@ class Stream(httpcore.NetworkStream):
         try:
             self._socket.settimeout(left)
             data = self._socket.recv(max_bytes)
-        except socket.timeout:  # noqa: UP041 - another class before Python 3.10's successor
+        except TimeoutError:
             self._guard.check()
             raise httpcore.ReadTimeout(f"no byte for {left:.0f} s") from None
         except OSError as error:
@@ -102,7 +102,7 @@ class Stream(httpcore.NetworkStream):
             try:
                 self._socket.settimeout(left)
                 sent = self._socket.send(view[:_PART])
-            except socket.timeout:  # noqa: UP041 - as above
+            except TimeoutError:
                 self._guard.check()
                 raise httpcore.WriteTimeout(f"no byte was taken for {left:.0f} s") from None
             except OSError as error:
@@ -121,7 +121,12 @@ class Stream(httpcore.NetworkStream):
         left = self._guard.check(timeout)
         try:
             self._socket.settimeout(left)
-            encrypted = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname)
+            encrypted = ssl_context.wrap_socket(
+                self._socket, server_hostname=server_hostname, do_handshake_on_connect=False
+            )
+            self._socket = encrypted
+            self._guard.add(encrypted)  # it is another object, and the handshake may have to be ended
+            encrypted.do_handshake()
         except (OSError, ValueError) as error:
             self.close()
             self._guard.check()

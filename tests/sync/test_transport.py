@@ -237,9 +237,9 @@ def test_a_host_that_refuses_is_named(transport: HttpTransport) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("moment", ["lookup", "answer", "before"])
+@pytest.mark.parametrize("moment", ["lookup", "handshake", "answer", "before"])
 def test_a_stop_ends_whatever_is_under_way(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    """A lookup, a wait for an answer, and a request that has not begun."""
+    """A lookup, a TLS handshake, a wait for an answer, and a request that has not begun."""
     stop = threading.Event()
     transport = HttpTransport(network=Network(), stop=stop)
     released = threading.Event()
@@ -255,9 +255,10 @@ def test_a_stop_ends_whatever_is_under_way(monkeypatch: pytest.MonkeyPatch, mome
         timer.start()
         if moment == "before":
             timer.join()
+        url = server.url.replace("http:", "https:") if moment == "handshake" else server.url
         begun = time.monotonic()
         with pytest.raises(Interrupted):
-            transport.send(Request("GET", server.url))
+            transport.send(Request("GET", url))
         assert time.monotonic() - begun < 5.0
         released.set()
         timer.join()
