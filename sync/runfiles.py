@@ -23,7 +23,7 @@ from typing import IO, BinaryIO
 from . import yamltext
 from .api import Api, RemoteRun, UploadTargets
 from .cursor import FileMark
-from .errors import Interrupted, OutOfTime, Permanent, SyncError
+from .errors import AuthError, Interrupted, OutOfTime, Permanent, SyncError
 from .localfiles import Shared, UnsafeFileError, clean_name, open_regular, safe_path, shown, why
 from .uploads import MIB, put, renewing
 
@@ -218,6 +218,7 @@ def upload(
     `save` is called with all files done so far, after each batch.
 
     Raises:
+        AuthError: the server does not know the key.
         Interrupted: the sync was stopped.
     """
     result = Uploaded({}, [], [])
@@ -252,6 +253,8 @@ def _upload_batch(api: Api, run: RemoteRun, batch: list[RunFile], pool: Executor
     except Interrupted:
         raise
     except SyncError as error:
+        if isinstance(error, AuthError) and error.status == 401:  # the key: nothing else would get through either
+            raise
         result.missing.extend(f"{shown(file.name)}: {error}" for file in batch)
         result.only_late += len(batch) if isinstance(error, OutOfTime) else 0
         return

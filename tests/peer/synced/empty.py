@@ -1,0 +1,5 @@
+"""A run that logs nothing."""
+
+import wandb
+
+wandb.init(project="peer", id="empty").finish()
