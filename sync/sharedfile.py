@@ -29,6 +29,7 @@ Numbers = Mapping[str, "float | None"]
 _SIZE = 4096  # bytes
 _TRIES = 20
 _PAUSE_S = 0.001  # between tries: others hold the lock for some microseconds
+_STOPPED_S = 1.0  # before a lock is tried again whose holder seems to have been stopped
 _ALONE_S = 30.0  # after a failure
 _SLOW_S = 0.1  # a file that takes longer than this costs more than it is worth
 OLD_S = 1000.0  # nothing in it is older than the longest wait
@@ -87,11 +88,13 @@ class SharedFile:
                 self.close()
             if self._file < 0:
                 self._file = _open_private(self.path)
-            return any(self._try_lock() for _ in range(_TRIES))
+            if any(self._try_lock() for _ in range(_TRIES)):
+                return True
+            self._alone_until = time.monotonic() + _STOPPED_S
         except OSError:  # read-only, full, no locks there, a link, not ours
             self.close()
             self._alone_until = time.monotonic() + _ALONE_S
-            return False
+        return False
 
     def _try_lock(self) -> bool:
         try:
