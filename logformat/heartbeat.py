@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,7 +114,13 @@ def read_heartbeat(log: Path) -> Beat | None:
 
 
 def _here() -> tuple[str, str, str]:
-    """Host, boot and namespaces of this process. Asked each time: a process may be moved, and it costs microseconds."""
+    """Host, boot and namespaces of this process."""
+    return _place_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _place_of(_: int) -> tuple[str, str, str]:
+    """The same, found out once for each process: one that was forked may be in other namespaces."""
     host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
