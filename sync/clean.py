@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ..logformat import RunDirName, find_logs, log_name, siblings
+from ..logformat import RunDirName, find_logs, run_id_of, siblings
 from ..logformat.heartbeat import read_heartbeat
 from ..logformat.rundir import TRASH
 from .clock import Clock, SystemClock
@@ -278,8 +279,9 @@ def _logs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 def _check_place(log: Path) -> None:
     """A run directory of its own, as writers make them, without links on the way: anything else is not ours to delete."""
     folder = log.parent
-    name = RunDirName.parse(folder.absolute().name)
-    if name is None or log.name != log_name(name.run_id):
+    name, run_id = RunDirName.parse(folder.absolute().name), run_id_of(log)
+    # Where a directory of the run was made in the same second, the peer puts a number behind the name.
+    if name is None or not run_id or not re.fullmatch(rf"{re.escape(run_id)}(-[0-9]+)?", name.run_id):
         raise _KeptError("it does not lie in a run directory of its own")
     for path, kind in ((folder, stat.S_ISDIR), (log, stat.S_ISREG)):
         if not kind(path.lstat().st_mode):

@@ -177,6 +177,16 @@ def test_only_run_directories_are_deleted(rig: Rig, tmp_path: Path) -> None:
     assert (moved / log.name).exists()
 
 
+def test_a_directory_of_the_same_second_is_a_run_directory(rig: Rig) -> None:
+    """The peer puts a number behind its name; any other ending is none of ours."""
+    log = synced(rig)
+    numbered = log.parent.rename(log.parent.with_name(f"{log.parent.name}-1"))
+    assert cleaner(rig).look([numbered])[0].fate is Fate.DELETABLE
+    named = numbered.rename(log.parent.with_name(f"{log.parent.name}-copy"))
+
+    assert "run directory of its own" in cleaner(rig).look([named])[0].reason
+
+
 def test_links_are_not_followed(rig: Rig, tmp_path: Path) -> None:
     """A saved file or folder that is a link goes; what it leads to stays."""
     log = synced(rig)
