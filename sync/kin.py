@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..logformat import RunDirName
+from .clock import Clock
 from .cursor import load
+from .lock import Lock, LockedError
 from .places import Places, is_writable
 from .plan import LogHead, RunPlan, group, in_time, read_head
 from .settings import SyncSettings
@@ -31,14 +33,36 @@ def with_kin(plans: Iterable[RunPlan], settings: SyncSettings) -> list[RunPlan]:
 def _joined(plan: RunPlan, settings: SyncSettings, folders: dict[Path, _Runs], real: dict[Path, Path]) -> RunPlan:
     logs = [_without_links(head.path, real) for head in plan.segments]
     found: list[LogHead] = []
+    unsent: list[Path] = []
     for run_id, folder in {(head.run_id, log.parent.parent) for head, log in zip(plan.segments, logs, strict=True)}:
         if folder not in folders:
             folders[folder] = _runs_in(folder)
         others = [log for log in folders[folder].get(run_id, []) if log not in logs]
-        found += [head for log in others if (head := _sent_before(log, plan, settings)) is not None]
+        for log in others:
+            head = _sent_before(log, plan, settings)
+            if head is None:
+                unsent.append(log)
+            else:
+                found.append(head)
     here = {head.identity for head in plan.segments}
     new = {head.identity: head for head in found if head.identity not in here}
-    return replace(plan, segments=in_time([*plan.segments, *new.values()])) if new else plan
+    if not (new or unsent):
+        return plan
+    return replace(plan, segments=in_time([*plan.segments, *new.values()]), others=tuple(unsent))
+
+
+def check_others(plan: RunPlan, settings: SyncSettings, clock: Clock) -> None:
+    """See that no other sync sends, or has just sent, a log of this run that the plan does not have: both would begin at 0.
+
+    Ask with the locks of the plan's own logs in hand: of two syncs at least one sees the other.
+
+    Raises:
+        LockedError: one does.
+    """
+    for log in plan.others:
+        Lock(Places(log, settings.state_dir, is_writable).lock, clock).check()
+        if _sent_before(log, plan, settings) is not None:
+            raise LockedError(f"another sync has just sent {log.parent.name}, which is of the same run")
 
 
 def _without_links(log: Path, real: dict[Path, Path]) -> Path:

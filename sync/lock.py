@@ -59,6 +59,15 @@ class Lock:
             return
         raise LockedError("another sync took it at this moment")
 
+    def check(self) -> None:
+        """See whether somebody else holds it.
+
+        Raises:
+            LockedError: another living sync does.
+        """
+        if self.path.exists():
+            self._judge(_read(self.path))
+
     @property
     def lost(self) -> bool:
         """Whether somebody took it over who thought the holder gone."""

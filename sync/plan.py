@@ -58,6 +58,8 @@ class RunPlan:
     """None: the server's default for the key."""
     project: str
     segments: tuple[LogHead, ...] = field(default=())
+    others: tuple[Path, ...] = ()
+    """Logs beside these that may be of the same run, and were not sent so far."""
 
 
 def survey(paths: Paths) -> list[LogHead]:

@@ -21,6 +21,7 @@ from .cursor import VERSION, Cursor, Lines
 from .dryrun import dry_run
 from .errors import AuthError, Conflict, Interrupted, OutOfTime, Permanent, Refused, SyncError
 from .filelane import send_files
+from .kin import check_others
 from .lock import Lock, LockedError
 from .placing import Opening, Stitch
 from .plan import RunPlan
@@ -55,6 +56,8 @@ class RunReplay:
             return verdict.failed(work, reason, Verdict.SKIPPED)
         try:
             with self._locks():
+                if not context.settings.dry_run:
+                    check_others(self.plan, context.settings, context.clock)
                 return self._sync()
         except LockedError as error:
             return verdict.failed(work, str(error), Verdict.SKIPPED, try_again=True)

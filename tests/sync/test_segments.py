@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from runferry.logformat import load
 from runferry.sync import Verdict
-from runferry.sync.kin import with_kin
+from runferry.sync.errors import Interrupted
+from runferry.sync.kin import check_others, with_kin
+from runferry.sync.lock import Lock, LockedError
+from runferry.sync.places import Places
 from runferry.sync.plan import group, survey
 from runferry.sync.settings import SyncSettings, UsageError
 from runferry.sync.transport import Answer
@@ -237,6 +240,32 @@ def test_siblings_are_looked_for_once_per_folder(rig: Rig, monkeypatch: pytest.M
     assert len(seen) == 1
 
 
+def test_two_syncs_of_one_run_wait_for_each_other(rig: Rig) -> None:
+    """Two commands at a time, each with its own log, would both begin at line 0: one of them tries again later."""
+    first, second = segment(rig, "A"), segment(rig, "B")
+    held_by_another = Lock(Places(first, rig.state).lock, rig.clock)
+    held_by_another.acquire()
+
+    report = rig.sync(second)
+
+    assert (rig.only(report).verdict, report.exit_code) == (Verdict.SKIPPED, 75)
+    assert rig.backend.requests == []
+    held_by_another.release()
+    assert rig.sync(second).exit_code == 0
+
+
+def test_a_sibling_that_was_sent_since_the_plan_was_made(rig: Rig) -> None:
+    """It is seen with the lock in hand, before anything is sent."""
+    first, second = segment(rig, "A"), segment(rig, "B")
+    settings = SyncSettings(base_url=URL, state_dir=rig.state)
+    (plan,) = with_kin(group(survey([second]), settings), settings)
+    check_others(plan, settings, rig.clock)
+    rig.sync(first)
+
+    with pytest.raises(LockedError, match="of the same run"):
+        check_others(plan, settings, rig.clock)
+
+
 def test_a_log_of_another_project_is_no_sibling(rig: Rig) -> None:
     """The run id alone names no run."""
     rig.sync(segment(rig, "A", (0, 5), project="one"))
@@ -298,6 +327,16 @@ def test_another_policy_stitches_anew(rig: Rig) -> None:
         report = rig.sync(overlap=overlap)
         assert report.exit_code == 0, [run.reason for run in report.runs]
         assert held(rig) == expected(overlap)
+
+
+def test_interrupted_before_anything_was_sent(rig: Rig) -> None:
+    """A stop at the first request leaves nothing half done, so nothing is called partial."""
+    rig.backend.before = on("RunResumeStatus", Interrupted("stopped"))
+
+    report = rig.sync(segment(rig, "A"))
+
+    assert rig.only(report).verdict is Verdict.FAILED
+    assert (rig.only(report).reason, rig.only(report).try_again) == ("interrupted before anything was sent", True)
 
 
 def test_an_unknown_policy() -> None:
