@@ -16,8 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
 BEAT_EVERY_S = 15.0
 _MAX_SIZE = 4096  # bytes; what is larger is no heartbeat of ours
 _GONE = frozenset({"Z", "X", "x"})  # states of a process that ran to its end and was not waited for yet
@@ -90,11 +88,15 @@ def heartbeat_path(log: Path) -> Path:
 
 def heartbeat_text(process: Process, now_s: float) -> bytes:
     """What stands in it."""
-    return orjson.dumps({**process._asdict(), "time": now_s}) + b"\n"
+    # By hand: a run's start waits for it, and a JSON library costs more to load than all else here.
+    fields = [f'"{name}": {_quoted(value)}' for name, value in process._asdict().items()]
+    return f'{{{", ".join(fields)}, "time": {now_s!r}}}\n'.encode()
 
 
 def read_heartbeat(log: Path) -> Beat | None:
     """The heartbeat of a log, if it has one. Never raises: what cannot be read is none."""
+    import orjson
+
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         descriptor = os.open(heartbeat_path(log), flags)
@@ -111,6 +113,14 @@ def read_heartbeat(log: Path) -> Beat | None:
         with contextlib.suppress(OSError):
             os.close(descriptor)
     return None if process is None else Beat(process, status.st_mtime)
+
+
+def _quoted(value: str | int) -> str:
+    """A value as JSON."""
+    if isinstance(value, int):
+        return str(value)
+    text = "".join(character for character in value if character.isprintable())
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _here() -> tuple[str, str, str]:

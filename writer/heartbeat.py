@@ -44,5 +44,5 @@ class Heartbeat:
         if self._log is None:
             return
         self._next = self._clock.monotonic() + BEAT_EVERY_S
-        with suppress(OSError):
+        with suppress(Exception):  # nothing that this machine is like may end the writer's thread
             self._fs.put(heartbeat_path(self._log), heartbeat_text(Process.current(), self._clock.time()))

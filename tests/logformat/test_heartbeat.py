@@ -32,6 +32,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert process.is_near()
 
 
+def test_whatever_a_machine_is_called(tmp_path: Path) -> None:
+    """The text is JSON all the same."""
+    process = Process.current()._replace(host='a "b"\\c\u00e9')
+    found = read_heartbeat(beat(tmp_path, heartbeat_text(process, 1.5)))
+    assert found is not None
+    assert found.process == process
+
+
 @linux
 def test_this_process_lives() -> None:
     """Whatever its number was used for before."""
