@@ -28,7 +28,7 @@ from typing import BinaryIO
 from zlib import crc32
 
 from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SIZE, ChunkType
-from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, as_entry, parse_record
+from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, parse_record
 from .wire import WireError
 
 _HEADER = struct.Struct("<IHB")
@@ -36,7 +36,7 @@ _HEADER_AND_HEAD = struct.Struct("<IHB7B")  # and the first bytes of the payload
 _TYPE_CRC = [crc32(bytes([kind])) for kind in range(256)]
 _FULL, _FIRST, _LAST = int(ChunkType.FULL), int(ChunkType.FIRST), int(ChunkType.LAST)
 _NOTHING: list[Record | Gap] = []
-_READ_SIZE = 32 * BLOCK_SIZE  # 1 MiB: large enough that the read call costs nothing beside the CRC
+_READ_SIZE = 8 * BLOCK_SIZE  # 256 KiB: what is made of so much stays in the processor's caches
 
 
 class LogReader:
@@ -60,7 +60,7 @@ class LogReader:
         self._last_num: int | None = None if start else 0
         self._headless = start == 0  # the file header is still to be checked
         self._foreign = False
-        self._read_size = BLOCK_SIZE  # grows: who wants no more than the head of a log does not walk a megabyte for it
+        self._read_size = BLOCK_SIZE  # grows: who wants no more than the head of a log does not walk all of that for it
 
     def poll(self) -> Iterator[Record | Gap]:
         """Everything that is complete by now, in file order."""
@@ -71,7 +71,7 @@ class LogReader:
         return self._one_by_one(self.batches())
 
     def poll_batches(self) -> Iterator[Batch | Gap]:
-        """As `poll`, for many records at once: what lies between two gaps, up to a megabyte of it."""
+        """As `poll`, for many records at once: what lies between two gaps, up to 256 KiB of it."""
         while not self._foreign:
             before = self._at
             buffer = self._read(before, self._read_size - before % BLOCK_SIZE)  # to a block edge: no chunk crosses one
@@ -141,7 +141,7 @@ class LogReader:
                 return
             self._headless = False
             at = self._at = self.position = len(FILE_HEADER)
-        batch = Batch(buffer)
+        batch = Batch(buffer, base)
         block_end = BLOCK_SIZE - base % BLOCK_SIZE
         while at < limit:
             if self._damage is None and not self._parts:
@@ -156,13 +156,13 @@ class LogReader:
                 if len(found) > 1 and batch.entries:
                     self._at = self.position
                     yield batch
-                    batch = Batch(buffer)
+                    batch = Batch(buffer, base)
                 for item in found:
                     self._at = self.position = item.end
                     if isinstance(item, Gap):
                         yield item
                     else:
-                        batch.entries.append(as_entry(item))
+                        batch.add(item)
             elif at < block_end:  # a block's trailer: no chunk, and nobody looks at the bytes
                 if self.position == base + at:
                     self.position = base + min(block_end, limit)
@@ -179,7 +179,7 @@ class LogReader:
         Nearly every chunk of nearly every log is such a record, of a number and a body: no calls but the checksum's.
         """
         begun, buffer, add = at, batch.buffer, batch.entries.append
-        unpack, kind_of, full_crc = _HEADER_AND_HEAD.unpack_from, KIND_OF_TAG.get, _TYPE_CRC[_FULL]
+        unpack, kinds, full_crc = _HEADER_AND_HEAD.unpack_from, KIND_OF_TAG, _TYPE_CRC[_FULL]
         last = edge - _HEADER_AND_HEAD.size
         while at <= last:
             checksum, length, chunk, first, a, b, c, d, e, f = unpack(buffer, at)
@@ -190,24 +190,24 @@ class LogReader:
             kind = None
             if first == NUM_TAG:  # then a number of up to three bytes, a tag, and a size of one or two
                 if a > 0x7F and b > 0x7F and c < 0x80:
-                    kind, size, more, start = kind_of(d), e, f, begin + 6
+                    kind, size, more, start = kinds[d], e, f, begin + 6
                 elif a > 0x7F and b < 0x80:
-                    kind, size, more, start = kind_of(c), d, e, begin + 5
+                    kind, size, more, start = kinds[c], d, e, begin + 5
                 elif a < 0x80:
-                    kind, size, more, start = kind_of(b), c, d, begin + 4
+                    kind, size, more, start = kinds[b], c, d, begin + 4
                 if kind is not None and size > 0x7F:
                     size, start = size & 0x7F | more << 7, start + 1
             if kind is not None and start + size == end and more < 0x80:
-                add((kind, buffer, start, end, base + at, base + end))
+                add((kind, buffer, start, end, at, end))
             else:
                 try:
-                    add(as_entry(parse_record(buffer[begin:end], base + at, base + end)))
+                    batch.add(parse_record(buffer[begin:end], base + at, base + end))
                 except WireError:
                     break
             at = end
         if at > begun:
             self._at = self.position = base + at
-            self._last_num = batch.record(-1).num or None
+            self._last_num = batch.record_of(batch.entries[-1]).num or None
         return at
 
     def _chunk(self, buffer: bytes, base: int, at: int, block_end: int) -> tuple[int, list[Record | Gap]] | None:

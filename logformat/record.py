@@ -14,8 +14,8 @@ from .wire import BYTES, VARINT, WireError, fields, read_varint
 _NUM = 1
 _ENVELOPE = frozenset({16, 19, 200})  # control, uuid, _info
 NUM_TAG = _NUM << 3 | VARINT
-KIND_OF_TAG = {number << 3 | BYTES: name for number, name in KINDS.items() if number < 16}
-"""Record types whose tag is one byte."""
+KIND_OF_TAG = [KINDS.get(tag >> 3) if tag & 7 == BYTES and tag < 0x80 else None for tag in range(256)]
+"""Names of the record types whose tag is one byte, by that byte."""
 
 
 class GapReason(Enum):
@@ -93,7 +93,7 @@ class Record(NamedTuple):
 
 
 Entry = tuple[str, bytes, int, int, int, int]
-"""A record in passing: kind, the bytes that its body lies in, from and to where in them, offset and end in the file."""
+"""A record in passing: kind, the bytes that its body lies in, from and to where in them, offset and end in the batch."""
 
 
 class Batch:
@@ -103,31 +103,34 @@ class Batch:
     number and payload.
     """
 
-    __slots__ = ("buffer", "entries")
+    __slots__ = ("base", "buffer", "entries")
 
-    def __init__(self, buffer: bytes) -> None:
+    def __init__(self, buffer: bytes, base: int) -> None:
         self.buffer = buffer
+        self.base = base
+        """Where it begins in the file."""
         self.entries: list[Entry] = []
 
-    def record(self, index: int) -> Record:
-        """One entry as a record."""
-        return self.record_of(self.entries[index])
+    @property
+    def end(self) -> int:
+        """The offset in the file behind the last entry."""
+        return self.base + self.entries[-1][5]
+
+    def add(self, record: Record) -> None:
+        """Add a record of its own bytes."""
+        offset, end = record.offset - self.base, record.end - self.base
+        self.entries.append((record.kind, record.payload, record.start, record.stop, offset, end))
 
     def record_of(self, entry: Entry) -> Record:
         """An entry of this batch as a record."""
         _, data, _, stop, offset, end = entry
         if data is self.buffer:  # one chunk, at whose end the body ends
-            data = data[stop - (end - offset - CHUNK_HEADER_SIZE) : stop]
-        return parse_record(data, offset, end)
+            data = data[offset + CHUNK_HEADER_SIZE : stop]
+        return parse_record(data, self.base + offset, self.base + end)
 
     def records(self) -> Iterator[Record]:
         """All of them, in file order."""
         return map(self.record_of, self.entries)
-
-
-def as_entry(record: Record) -> Entry:
-    """A record of its own bytes as part of a batch."""
-    return record.kind, record.payload, record.start, record.stop, record.offset, record.end
 
 
 def parse_record(payload: bytes, offset: int, end: int) -> Record:
@@ -142,7 +145,7 @@ def parse_record(payload: bytes, offset: int, end: int) -> Record:
             num, at = payload[1], 2
             if num > 0x7F:
                 num, at = read_varint(payload, 1)
-            known = KIND_OF_TAG.get(payload[at])
+            known = KIND_OF_TAG[payload[at]]
             if known is not None:
                 size, at = payload[at + 1], at + 2
                 if size > 0x7F:

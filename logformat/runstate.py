@@ -176,8 +176,8 @@ class RunState:
         self,
         steps: list[bytes],
         leaves: Mapping[Path, bytes],
-        timestamps: Iterable[bytes],
-        runtimes: Iterable[bytes],
+        timestamps: list[bytes],
+        runtimes: list[bytes],
     ) -> None:
         """As `add_row`, for rows that are of different steps, and the summary records between them. Keeps none of them.
 
@@ -188,8 +188,8 @@ class RunState:
         numbers = list(map(int, steps))
         self._row_step, self.last_step = steps[-1], numbers[-1]
         self.highest_step = max(numbers if self.highest_step is None else [self.highest_step, *numbers])
-        self.elapsed.saw(max((time for text in timestamps if (time := _number(text) * 1e9) < LATEST_NS), default=0.0))
-        self.elapsed.saw_seconds(max((s for text in runtimes if (s := _number(text)) * 1e9 < LATEST_NS), default=0.0))
+        self.elapsed.saw(_largest(timestamps) * 1e9)
+        self.elapsed.saw_seconds(_largest(runtimes))
         self._summary.update(tuple(leaves), list(leaves.values()), nulls=True)
 
     def begin_log(self) -> None:
@@ -521,6 +521,17 @@ def _number(text: bytes) -> float:
         return float(text)
     except ValueError:
         return 0.0
+
+
+def _largest(texts: list[bytes]) -> float:
+    """The largest number among texts that is no garbage, as seconds; 0 if there is none."""
+    try:
+        numbers = list(map(float, texts))
+    except ValueError:
+        numbers = list(map(_number, texts))
+    if not math.isfinite(sum(numbers)) or max(numbers, default=0.0) * 1e9 >= LATEST_NS:
+        numbers = [number for number in numbers if number * 1e9 < LATEST_NS]
+    return max(numbers, default=0.0)
 
 
 def _put(tree: dict[str, Any], path: Path, value: Any) -> None:

@@ -26,6 +26,8 @@ _DEEPEST = 2  # levels of a key
 _LONGEST = 1 << 20  # bytes of a row; a longer one may make a line that no server takes
 _HEADS_KEPT = 32_768
 _STEP, _TIMESTAMP, _RUNTIME = (member(*path) for path in (STEP, TIMESTAMP, RUNTIME))
+_LONGEST_STEP = 18  # digits
+_BETWEEN = b"}\n{"  # rows
 _CONSTANTS = {b"NaN", b"Infinity", b"-Infinity"}  # which logs hold beside JSON
 
 
@@ -52,6 +54,7 @@ class PlainRows:
         self._shift = step_shift
         self._folds = folds
         self._names: dict[bytes, bytes] = {}  # what stands before the value in a line, by head of the item
+        self._name_of = self._names.__getitem__
         self._sizes: dict[bytes, int] = {}  # of the value, by head
         self._summary_names: dict[bytes, bytes] = {}  # also of nested keys, which no line has
         self._paths: dict[bytes, Path] = {}  # by name
@@ -69,6 +72,7 @@ class PlainRows:
         self._before = before
         self._spoken = spoken
         self._pieces: list[bytes] = []
+        self._heads: list[bytes] = []
         self._values: list[bytes] = []
         self._offsets: list[int] = []
         self._steps: list[bytes] = []
@@ -80,43 +84,45 @@ class PlainRows:
         """A summary record that may say no more than the row behind it."""
 
     def row(self, body: bytes, offset: int) -> bool:
-        """Take the next row; False if it is not of this form."""
+        """Take the next row; False if it is not of this form. Whether all its lengths agree is left to `end`."""
         flat = _SPLIT(body)
         heads, values = flat[1::2], flat[2::2]
         try:
-            names = list(map(self._names.__getitem__, heads))
+            names = list(map(self._name_of, heads))
         except KeyError:
             if not all(map(self._learn, heads)):
                 return False
-            names = list(map(self._names.__getitem__, heads))
-        sizes = list(map(self._sizes.__getitem__, heads))
-        if not sizes or flat[0] or len(body) > _LONGEST:
+            names = list(map(self._name_of, heads))
+        if not names or flat[0] or len(body) > _LONGEST:
             return False
-        left = values[-1][sizes[-1] :]
+        last, size = values[-1], self._sizes[heads[-1]]
+        left = last[size:]
         if left:
             if left[0] != _STEP_FIELD or len(left) < 2 or left[1] != len(left) - 2:
                 return False
-            values[-1] = flat[-1] = values[-1][: sizes[-1]]
-        items = dict(zip(names, values, strict=True))
+            values[-1] = flat[-1] = last[:size]
+        items = dict(zip(names, values))  # noqa: B905 - as many of one as of the other
         step = items.get(_STEP, b"")
         if (
-            list(map(len, values)) != sizes
-            or len(items) != len(names)
+            len(items) != len(names)
             or not step.isdigit()
-            or len(step) > 18
             or step in (self._before, self._spoken)
+            or len(step) > _LONGEST_STEP
         ):
             return False
-        if self.announced is not None:
-            if not (repeats(self.announced, body) or self._fold_small(self.announced)):
+        said = self.announced
+        if said is not None:
+            same = len(said) + len(left) == len(body) and body.startswith(said)
+            if not (same or repeats(said, body) or self._fold_small(said)):
                 return False
             self.announced = None
         self._before = step
-        flat[0] = b"\n"
-        flat[1::2] = names
+        flat[0], flat[1::2] = _BETWEEN, names
+        flat[1] = names[0][1:]
         if self._shift:
             flat[2 * names.index(_STEP) + 2] = b"%d" % (int(step) + self._shift)
         self._pieces += flat
+        self._heads += heads
         self._values += values
         self._offsets.append(offset)
         self._steps.append(step)
@@ -140,8 +146,9 @@ class PlainRows:
         """The block, without a summary record that is still `announced`; None if what it holds is not all plain."""
         if not self._offsets or not _are_plain(self._values):
             return None
-        # Each row begins with a line feed and a comma so far.
-        text = b"{" + b"".join(self._pieces)[2:].replace(b"\n,", b"}\n{") + b"}"
+        if list(map(len, self._values)) != list(map(self._sizes.__getitem__, self._heads)):
+            return None
+        text = b"".join(self._pieces)[_BETWEEN.index(b"{") :] + b"}"
         names, values = self._last
         paths = tuple(map(self._paths.__getitem__, names))
         step = self._steps[-1]

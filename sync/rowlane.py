@@ -32,7 +32,7 @@ from .scan import Facts, good_records
 from .steps import ALL_STEPS
 
 _SMALLEST_BODY = 64 * 1024
-_KINDS = frozenset({"history", "summary", "stats"}) | Console.KINDS
+_LINES = Console.KINDS | {"stats"}  # kinds of records that are no rows and become lines
 
 
 @dataclass
@@ -179,18 +179,21 @@ class RowLane:
 
     def _take(self, batch: Batch) -> bool:
         """Take the records of a batch in their order, rows in blocks where they allow it; False once the end is reached."""
-        entries = [entry for entry in batch.entries if entry[0] in _KINDS]
+        entries, base, plain, folds = batch.entries, batch.base, self._plain, self._fold is not None
         end = self.facts.end
-        more = batch.entries[-1][4] < end
-        if not more:
-            entries = [entry for entry in entries if entry[4] < end]
+        more = batch.end < end
+        if batch.end > end:  # it has grown since the first reading
+            entries = [entry for entry in entries if base + entry[4] < end]
         begun, quick = 0, self._begin_block()
         for at, entry in enumerate(entries):
             kind, data, start, stop, offset, _ = entry
             if kind == "history":
-                if quick and self._plain.row(data[start:stop], offset):
+                if quick and plain.row(data[start:stop], base + offset):
                     continue
-            elif kind == "summary" and (self._fold is None or self._plain.summary(data[start:stop])):
+            elif kind == "summary":
+                if not folds or plain.summary(data[start:stop]):
+                    continue
+            elif kind not in _LINES:
                 continue
             self._end_block(batch, entries[begun:at])
             self._record(batch.record_of(entry))
@@ -232,7 +235,7 @@ class RowLane:
     def _put_rows(self, lines: list[str], offsets: list[int]) -> None:
         """As `_put`, for one row after the other, each with its offset."""
         begun = 0
-        sizes = list(map(_size, lines))
+        sizes = list(map(len if all(map(str.isascii, lines)) else _size, lines))
         while begun < len(lines):
             room = self._full - self._body.size
             upto = list(accumulate(sizes[begun:]))

@@ -165,7 +165,7 @@ class Scan:
             if isinstance(batch, Gap):
                 self._state.add(batch)
                 continue
-            self._end = batch.entries[-1][5]
+            self._end = batch.end
             for entry in self._guess.others(batch.entries) if passes_rows else batch.entries:
                 self._add(batch.record_of(entry))
         if passes_rows:
