@@ -176,17 +176,30 @@ def _check_first(work: RunWork) -> None:
     tail = tails.row_of(status.history_tail[-1]) if status.history_tail else {}
     if tail and 0 < lines <= rows and tails.is_row_at(work.segments, lines - 1, tail):
         start.known_rows = lines
-    elif lines <= rows and is_our_writer(status, work.segments):
-        pass
-    elif tail and lines > rows and tails.is_row_at(work.segments, rows - 1, tail):
+        _note_what_stays(work, status)
+        return
+    ours = bool(tail) and any(tails.holds(fact, tail) for fact in facts)
+    if lines <= rows and (ours or is_our_writer(status, work.segments)):
+        _note_what_stays(work, status)
+        return  # all lines are written again: those that are there were of these logs in another arrangement
+    if ours:
         raise Refused(
             f"the server holds {lines} rows for run {work.plan.run_id}, of which this log has {rows}: a sync that another "
             f"tool repeated has written rows twice; {_OTHER_ID}"
         )
-    elif lines:
+    if lines:
         raise Refused(
             f"the server already holds {lines} rows for run {work.plan.run_id} that are not those of this log; {_OTHER_ID}"
         )
+
+
+def _note_what_stays(work: RunWork, status: ResumeStatus) -> None:
+    """Lines behind ours cannot be taken back: another tool numbers its console by the lines of a terminal."""
+    held = Lines(0, status.events_lines, status.console_lines)
+    ours = sum((segment.found.lines for segment in work.segments), Lines())
+    for name, more in (("samples", held.events - ours.events), ("console lines", held.console - ours.console)):
+        if more > 0:
+            work.last.notes.append(f"{more} {name} that another tool wrote stay at the server, behind those of the log")
 
 
 def is_our_writer(status: ResumeStatus, segments: list[Segment]) -> bool:

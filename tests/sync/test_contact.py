@@ -63,6 +63,30 @@ def test_a_copy_with_rows_written_twice_is_refused(rig: Rig) -> None:
     assert not rig.backend.written
 
 
+def test_a_short_copy_with_rows_written_twice_is_mended(rig: Rig) -> None:
+    """It has no more rows than the log: all lines are written again, and none of the copies is left."""
+    log = rig.run(rows=7)
+    rows = load(log).rows
+    given(rig, rows[:2] + rows[:3])
+
+    report = rig.sync()
+
+    assert rig.only(report).verdict is Verdict.SYNCED, rig.only(report).reason
+    assert rig.backend.runs[ID].rows == rows
+
+
+def test_lines_of_another_tool_that_stay_are_told(rig: Rig) -> None:
+    """The peer counts console lines in its own way: those behind ours cannot be taken back."""
+    log = rig.run(rows=2)
+    given(rig, load(log).rows, console=[f"line {number}" for number in range(5)])
+
+    report = rig.sync()
+
+    assert (
+        rig.only(report).reason == "3 console lines that another tool wrote stay at the server, behind those of the log"
+    )
+
+
 def test_rows_of_somebody_else_are_left_alone(rig: Rig) -> None:
     """Neither the last row nor the writer is ours."""
     rig.run(rows=5)
