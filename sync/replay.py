@@ -70,7 +70,7 @@ class RunReplay:
             return verdict.failed(work, reason, Verdict.PARTIAL if self._has_sent() else Verdict.FAILED, try_again=True)
         except AuthError as error:
             if error.status == 401:
-                context.denied = f"the server does not accept the API key: {error}"
+                context.denied = f"the server does not accept who we are (key or token): {error}"
                 return verdict.failed(work, context.denied, credentials=True)
             return verdict.failed(work, str(error))
         except Conflict as error:

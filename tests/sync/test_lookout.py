@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import subprocess
+import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +20,7 @@ from runferry.sync.liveness import GRACE_S
 from runferry.sync.lookout import LONGEST_REST_S, SEARCH_REST, Lookout, status_of
 from support import logs
 from support.clock import FakeClock
+from support.server import serve
 from support.watchrig import Story, WatchRig
 
 HERE = Process.current()
@@ -286,3 +291,47 @@ def test_a_fresh_look_asks_the_file_server(tmp_path: Path, monkeypatch: pytest.M
     assert status_of(log, fresh=True).st_size == 3
     assert status_of(log, fresh=True).st_size == 3
     assert opened == [log, log]
+
+
+# -- real processes ------------------------------------------------------------------------------------------------------
+
+_TRAINING = """
+import sys, time, runferry
+run = runferry.init(project="p", id="k", dir=sys.argv[1], mode="offline", settings=runferry.Settings(silent=True))
+for step in range(20):
+    run.log({"loss": 1 / (1 + step)})
+run.flush()
+print(run.log_path, flush=True)
+time.sleep(600)
+"""
+
+
+@linux
+def test_a_watch_sees_a_real_writer_die(tmp_path: Path) -> None:
+    """The command ends by itself within seconds of a kill -9, says crashed, and holds every row that was flushed."""
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
+    line = [sys.executable, "-c", _TRAINING, str(tmp_path)]
+    training = subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, text=True)
+    try:
+        with serve(tmp_path / "server") as server:
+            assert training.stdout is not None
+            log = Path(training.stdout.readline().strip())
+            line = [sys.executable, "-m", "runferry.cli", "sync", "--watch", "--json", "--base-url", server.url]
+            keyed = environ | {"RUNFERRY_API_KEY": server.key, "RUNFERRY_STATE_DIR": str(tmp_path / "state")}
+            watching = subprocess.Popen([*line, log.parent], env=keyed, stdout=subprocess.PIPE, text=True)
+            assert watching.stdout is not None
+            while json.loads(watching.stdout.readline()).get("verdict") != "live":
+                pass
+            training.kill()
+            died = time.monotonic()
+            said, _ = watching.communicate(timeout=60)
+            took = time.monotonic() - died
+            rows = server.history("local", "p", "k")
+    finally:
+        training.kill()
+        training.communicate()
+
+    done = [event for event in map(json.loads, said.splitlines()) if event["type"] == "run_done"]
+    assert "crashed" in done[-1]["reason"]
+    assert (watching.returncode, len(rows)) == (0, 20)
+    assert took < 30  # a loaded machine; two seconds on an idle one
