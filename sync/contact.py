@@ -284,8 +284,8 @@ def settle(work: RunWork, remote: RemoteRun, config: str) -> None:
     Raises:
         OSError: a cursor cannot be written.
     """
-    kin = sorted(
-        {segment.head.start_ns for segment in work.segments}
+    kin = sorted(  # a log that lost its run record has no time by which it could be missed
+        {segment.head.start_ns for segment in work.segments if segment.head.start_ns}
         | {start for segment in work.segments if segment.cursor is not None for start in segment.cursor.kin}
     )
     reach = max((segment.cursor.reached for segment in work.segments if segment.cursor is not None), default=0)

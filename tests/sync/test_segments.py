@@ -302,6 +302,23 @@ def test_a_log_that_is_gone_leaves_the_others_where_they_are(rig: Rig) -> None:
     assert state["console"] == CONSOLE
 
 
+def test_a_log_that_gets_its_run_record_back(rig: Rig) -> None:
+    """Repaired, it has a time; that it had none before is no reason to miss a log."""
+    first = segment(rig, "A", (0, 5))
+    whole = first.read_bytes()
+    segment(rig, "B", (5, 5), starting_step=5)
+    first.write_bytes(whole[:20] + bytes([whole[20] ^ 1]) + whole[21:])
+    rig.settle(first, 3600)
+    rig.sync(project="proj")
+    first.write_bytes(whole)
+    rig.settle(first, 3600)
+
+    report = rig.sync(project="proj")
+
+    assert [run.verdict for run in report.runs] == [Verdict.SYNCED] * 2, [run.reason for run in report.runs]
+    assert held(rig)["rows"] == [("A", 0, 4), ("B", 5, 9)]
+
+
 def test_a_log_that_grows_before_one_that_is_gone_is_refused(rig: Rig) -> None:
     """Its rows would be written over the lines of the missing one."""
     first, second = segment(rig, "A", exit_code=None), segment(rig, "B")
