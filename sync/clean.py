@@ -11,7 +11,6 @@ whole run or none: whatever lies in the trash is found by no sync, and the next 
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import re
 import secrets
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ..logformat import RunDirName, find_logs, run_id_of, siblings
+from ..logformat import RunDirName, find_logs, head_of, run_id_of
 from ..logformat.heartbeat import read_heartbeat
 from ..logformat.rundir import TRASH
 from .clock import Clock, SystemClock
@@ -63,6 +62,10 @@ class Candidate:
     def fate(self) -> Fate:
         """Kept, or deletable."""
         return Fate.KEPT if self.reason else Fate.DELETABLE
+
+
+_Listings = dict[Path, list[str]]
+"""Folder of run directories -> names in it: listed once for all runs that are looked at together."""
 
 
 class _KeptError(Exception):
@@ -110,12 +113,13 @@ class Cleaner:
                 found.append(Candidate(head.run_id, (log,), _size(log.parent), reason))
             else:
                 runs.setdefault((head.entity, head.project, head.run_id), []).append(head)
+        listings: _Listings = {}
         for heads in runs.values():
             heads.sort(key=lambda head: (head.start_ns, os.fspath(head.path)))
             logs = tuple(head.path for head in heads)
             size = sum(_size(folder) for folder in {log.parent for log in logs})
             try:
-                self._check(logs)
+                self._check(logs, listings)
             except (_KeptError, OSError) as error:
                 found.append(Candidate(heads[0].run_id, logs, size, str(error)))
             else:
@@ -126,7 +130,7 @@ class Cleaner:
         """Delete the directories of a run, if it still may go; what became of them, and why."""
         try:
             with self._locks(candidate.logs):
-                self._check(candidate.logs)
+                self._check(candidate.logs, {})
                 moved = self._move(candidate.logs)
         except (_KeptError, LockedError) as error:
             return Fate.KEPT, str(error)
@@ -160,7 +164,7 @@ class Cleaner:
 
     # -- whether it may go -------------------------------------------------------------------------------------------
 
-    def _check(self, logs: tuple[Path, ...]) -> None:
+    def _check(self, logs: tuple[Path, ...], listings: _Listings) -> None:
         """Raises `_KeptError` with the first reason to keep the run of these logs, oldest first."""
         cursors = [self._check_log(log) for log in logs]
         if cursors[-1].exit_code is None:
@@ -170,11 +174,9 @@ class Cleaner:
             raise _KeptError("it is not marked as synced")
         if len(homes) > 1:
             raise _KeptError("its logs were not sent to the same run")
-        known = {log.resolve() for log in logs}
         for log in logs:
-            for other in siblings(log):
-                if other.resolve() not in known:
-                    raise _KeptError(f"another log of the run is not among these: {other}")
+            for other in _others(log, logs, listings):
+                raise _KeptError(f"another log of the run is not among these: {other}")
         sent = {name for cursor in cursors for name in cursor.files}
         for log in logs:
             for name in _saved(log.parent / "files"):
@@ -231,6 +233,7 @@ class Cleaner:
         What a sync would find halfway are later segments only, which it does not take for the whole run.
         """
         moved: list[tuple[Path, Path]] = []
+        runs = {log: head_of(log).run for log in logs}
         try:
             for log in logs:
                 size = log.lstat().st_size
@@ -239,8 +242,9 @@ class Cleaner:
                 moved.append((trash, log))
                 if (trash / log.name).lstat().st_size != size:
                     raise _KeptError("it has grown at this moment")
-            for _, log in moved:
-                if any(log.parent.parent.glob(f"*run-*/{glob.escape(log.name)}")):
+            listings: _Listings = {}
+            for log in logs:
+                if _others(log, logs, listings, runs[log]):
                     raise _KeptError("a new log of the run has appeared at this moment")
         except BaseException:
             for trash, log in reversed(moved):
@@ -290,6 +294,19 @@ def _check_place(log: Path) -> None:
         raise _KeptError("there is another log in its directory")
     if not (is_writable(folder) and is_writable(folder.parent)):
         raise _KeptError("its directory cannot be written")
+
+
+def _others(
+    log: Path, known: tuple[Path, ...], listings: _Listings, run: tuple[str, str, str] | None = None
+) -> list[Path]:
+    """Logs of the same run beside `log` that are not `known`; `run` is whose log it is, where it cannot be asked any more."""
+    folder = log.absolute().parent.parent
+    if folder not in listings:
+        listings[folder] = os.listdir(folder)  # noqa: PTH208 - names are all that is needed of ten thousand
+    run, ours = run or head_of(log).run, {other.absolute() for other in known}
+    names = [name for name in listings[folder] if f"-{run_id_of(log)}" in name]
+    found = [other for name in names if (other := folder / name / log.name) not in ours and other.exists()]
+    return [other for other in found if head_of(other).run in {run, None}]
 
 
 def _saved(root: Path) -> Iterator[str]:

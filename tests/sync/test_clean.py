@@ -156,6 +156,28 @@ def test_a_run_goes_with_all_its_logs_or_not_at_all(rig: Rig) -> None:
     assert list(rig.folder.iterdir()) == []
 
 
+def test_a_run_of_the_same_id_in_another_project_is_another_run(rig: Rig) -> None:
+    """It keeps nothing, and goes nowhere with it."""
+    log = synced(rig)
+    other = rig.run(project="other", prefix="run-20260921_150000")
+    candidate = next(item for item in look(rig) if item.logs == (log,))
+
+    assert cleaner(rig).delete(candidate) == (Fate.DELETED, "")
+    assert other.exists()
+
+
+def test_many_runs_are_looked_at_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders are listed once for all runs in them, and not for each."""
+    listed = []
+    for number in range(100):
+        rig.run(run_id=f"r{number}")
+    monkeypatch.setattr("os.listdir", lambda path, real=os.listdir: listed.append(path) or real(path))
+    rig.sync()
+
+    assert {item.fate for item in look(rig)} == {Fate.DELETABLE}
+    assert listed.count(rig.folder) == 1
+
+
 def test_only_run_directories_are_deleted(rig: Rig, tmp_path: Path) -> None:
     """A log in a folder of another name, or in one that is a link, stays, and so does what the link leads to."""
     log = synced(rig)
