@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from runferry.sync.compare import Check, Verification
 from runferry.sync.counters import Counters
+from runferry.sync.integrity import Integrity
 from runferry.sync.metricsfile import MetricsFile
 from runferry.sync.report import EVENTS, Event, Finished, RunReport, Verdict
 from support.openmetrics import parse
@@ -39,3 +41,11 @@ def test_every_metric_is_documented(tmp_path: Path) -> None:
     file.close()
 
     assert set(re.findall(r"`(runferry_sync_\w+)`", PAGE)) == set(parse((tmp_path / "m.prom").read_text()))
+
+
+@pytest.mark.parametrize("kind", [Verification, Check, Integrity], ids=lambda kind: kind.__name__)
+def test_what_verify_prints_is_documented(kind: type) -> None:
+    """Every field of its objects is named in its section."""
+    section = PAGE.split("## Verify")[1].split("\n## ")[0]
+
+    assert {field.name for field in dataclasses.fields(kind)} <= set(re.findall(r"`(\w+)`", section))
