@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -302,3 +304,47 @@ def test_a_server_that_tells_little_is_believed_that_little(rig: Rig) -> None:
     assert "not checked: samples, console lines" in found.reason
     assert "Cannot query field" in next(check.note for check in found.checks if check.name == "files")
     assert not found.is_whole
+
+
+def test_listings_are_read_to_their_end(folder: Path, server: Server) -> None:
+    """More files than a page holds: all are compared, and the one that is not there is named."""
+    log = logs.simple_run(folder, run_id="many", rows=2, exit_code=None)
+    names = [f"file{number:03d}" for number in range(230)]
+    for name in names:
+        (log.parent / "files" / name).write_text(name)
+    logs.make_log(log, logs.files_record(*names), logs.exit_record(), append=True)
+    assert run(server, "sync", log).returncode == 0
+    assert verify(server, log)[0] == 0
+    (log.parent / "files" / "later").touch()
+    logs.make_log(log, logs.files_record("later"), append=True)
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, found["reason"]) == (1, "files: later is missing there")
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="connections are looked for in /proc")
+def test_an_interrupt_ends_it(folder: Path, server: Server) -> None:
+    """Ctrl-C while the server says nothing: exit code 130, at once."""
+    log = logs.simple_run(folder, run_id="hung", rows=2)
+    server.set_faults([{"action": "hang", "path": "/graphql"}])
+    server.forget_requests()
+    environ = {**os.environ, "RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*CLI, "verify", "--remote", str(log)], env=environ, **pipes) as child:
+        deadline = time.monotonic() + 30
+        while not _is_connected(server):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=20)
+
+    assert (child.returncode, "Traceback" in errors) == (130, False)
+
+
+def _is_connected(server: Server) -> bool:
+    """Whether a client holds a connection to the server, as the system tells."""
+    port = f":{int(server.url.rpartition(':')[2]):04X}"
+    established = "01"
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(line.split()[2].endswith(port) and line.split()[3] == established for line in lines)
