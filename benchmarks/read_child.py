@@ -10,11 +10,12 @@ import resource
 import sys
 import time
 
-from runferry.logformat import RunState, read_records
+from runferry.logformat import Batch, LogReader, RunState, read_records
 
 began, cpu = time.perf_counter(), time.process_time()
 if sys.argv[2] == "frames":
-    count = sum(1 for _ in read_records(sys.argv[1]))
+    with open(sys.argv[1], "rb", buffering=0) as file:
+        count = sum(len(item.entries) for item in LogReader(file).batches() if isinstance(item, Batch))
 else:
     count = RunState(keep_rows=False).add_all(read_records(sys.argv[1])).row_count
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

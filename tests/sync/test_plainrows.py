@@ -15,6 +15,7 @@ from runferry.logformat import decode_history, load, messages
 from runferry.sync import rowlane
 from runferry.sync.lines import Rows
 from runferry.sync.plainrows import PlainRows
+from runferry.sync.scan import NeedsFold
 from support import logs
 from support.lane import fresh, read, sent
 
@@ -213,3 +214,21 @@ def test_rows_of_the_peer_are_not_decoded_one_by_one(tmp_path: Path, monkeypatch
     assert len(long) <= 12
     assert bodies.rows() == load(log).rows
     assert state.summary == load(log).summary
+
+
+@pytest.mark.parametrize("summary", [False, True])
+def test_a_metric_that_only_names_its_step_needs_no_fold(tmp_path: Path, summary: bool) -> None:
+    """Only a definition that gives a metric a summary of its own makes the first reading fold the rows."""
+    metric = messages.MetricRecord(name="a", step_metric="_step")
+    if summary:
+        metric.summary.max = True
+    row = logs.row(0, {"a": 1})
+    log = logs.make_log(tmp_path / "run-x.wandb", logs.run_record("x"), messages.Record(metric=metric), row)
+
+    if summary:
+        with pytest.raises(NeedsFold):
+            read(log, fold_rows=False)
+    else:
+        facts, state = read(log, fold_rows=False)
+        sent(facts, fresh(), state)
+        assert state.summary == load(log).summary
