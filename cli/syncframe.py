@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from rich.cells import cell_len, set_cell_size
 
@@ -19,13 +20,14 @@ def frame(board: Board, width: int, height: int, bytes_per_second: float | None 
         return []
     room = height - 1  # the totals take one
     alone = {wait.what: wait for wait in board.waits}
-    rows, shown = [], list(board.active.values())
+    rows: list[str] = []
+    shown = list(islice(board.active.values(), room))
     states = {id(log): _state(board, log, alone) for log in shown}
     waits = [f"waiting {span(wait.until - board.now())} for {wait.what}: {wait.reason}" for wait in alone.values()]
     waits = [] if room < _FEWEST_ROWS + 2 else waits[-min(3, room - _FEWEST_ROWS - 1) :]
     fits = room - len(waits) - 1  # the heading takes one
     if shown and fits > 0:
-        more = len(shown) - fits if len(shown) > fits else 0
+        more = max(0, len(board.active) - fits)
         if more:  # a line says how many there are
             more, fits = more + 1, fits - 1
         rows = _table(board, shown[:fits] if more else shown, states, width)
@@ -37,9 +39,8 @@ def frame(board: Board, width: int, height: int, bytes_per_second: float | None 
 
 def _state(board: Board, log: Active, waits: dict[str, Wait]) -> str:
     """What a run is doing; a wait that is told here is taken from `waits`."""
-    wait = next((wait for wait in board.waits if wait.what == f"rows of {log.run}"), None)
+    wait = waits.pop(f"rows of {log.run}", None)
     if wait is not None:
-        waits.pop(wait.what, None)
         return f"again in {span(wait.until - board.now())} (attempt {wait.attempt + 1}): {wait.reason}"
     if board.closed_for:
         return "waits for the server's limit"

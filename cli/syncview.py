@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from ..sync.board import Board, groups, shape
-from ..sync.report import Cleaned, Event, Finished, Paused, Planned, Retrying, RunReport, Verdict, WouldSend
+from ..sync.report import Cleaned, Event, Finished, Paused, Planned, Retrying, RunReport, Started, Verdict, WouldSend
 from .text import plain_json, printable, size, span
 
 if TYPE_CHECKING:
@@ -117,23 +118,26 @@ class PlainLines:
         self._now = now
         self._lines = Lines(self._board)
         self._spoke = now()
-        self._announced: set[str] = set()
+        self._unannounced: set[str] = set()
+        """Logs that have begun and were not named yet."""
 
     def __call__(self, event: Event) -> None:
         """Print what is worth a line."""
         self._board(event)
-        if isinstance(event, RunReport):
-            self._announced.discard(event.log)
+        if isinstance(event, Started):
+            self._unannounced.add(event.log)
+        elif isinstance(event, RunReport):
+            self._unannounced.discard(event.log)
         for text, is_result in self._lines.of(event):
             self._say(text, is_result=is_result)
-        self.tick()
 
     def tick(self) -> None:
         """Announce runs that take long, and say how far it came when nothing was said for long."""
         now = self._now()
-        for log, active in self._board.active.items():
-            if log not in self._announced and now - active.began >= STARTED_AFTER_S:
-                self._announced.add(log)
+        for log in tuple(self._unannounced):
+            active = self._board.active.get(log)
+            if active is not None and now - active.began >= STARTED_AFTER_S:
+                self._unannounced.discard(log)
                 new = active.of - active.first
                 self._say(f"{active.run}: {new} of {_count(active.of, 'row')} to {active.target}")
         if now - self._spoke >= PROGRESS_EVERY_S and (self._board.active or self._board.waits):
@@ -152,7 +156,7 @@ class PlainLines:
         rate = board.rate()
         if rate >= 1:
             parts.append(f"{rate:.0f} rows/s")
-        parts += [f"{log.run} at {log.rows} of {log.of}" for log in list(board.active.values())[:3]]
+        parts += [f"{log.run} at {log.rows} of {log.of}" for log in islice(board.active.values(), 3)]
         parts += [f"next attempt in {span(wait.until - self._now())}" for wait in board.waits[-1:]]
         if board.closed_for:
             parts.append(f"the server's limit: waiting {span(board.closed_for)}")

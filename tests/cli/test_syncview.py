@@ -216,3 +216,14 @@ def test_what_was_not_synced_is_listed_by_reason(capsys: pytest.CaptureFixture[s
         "1 skipped: another sync holds it: locked",
         "20 failed, 1 skipped, 20 synced",
     ]
+
+
+def test_a_watch_of_ten_thousand_runs_costs_what_fits_on_the_screen() -> None:
+    """Runs that go on stay in the table; drawing it looks at those that have room, and the others are counted."""
+    clock = FakeClock()
+    board = Board(clock.monotonic)
+    for number in range(10_000):
+        board(Started(str(number), f"r{number}", "t", 5, 5))
+    lines = frame(board, 80, 10)
+
+    assert (len(lines), lines[-2]) == (10, "and 9993 more")
