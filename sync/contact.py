@@ -149,8 +149,11 @@ def _go_behind(work: RunWork, status: ResumeStatus, first: Segment) -> None:
     opening = first.opening
     time = tail.get("_timestamp")
     is_later = not isinstance(time, (int, float)) or first.head.start_ns >= time * 1e9
-    overlaps = highest is not None and opening.first_step is not None and not opening.restarts
-    overlaps = overlaps and opening.first_step <= highest  # type: ignore[operator]
+    overlaps = (
+        opening.first_step is not None
+        and not opening.restarts
+        and opening.first_step <= (-1 if highest is None else highest)
+    )
     if not is_later and (overlaps or opening.restarts):
         raise Refused(
             f"the server holds rows of run {work.plan.run_id} that are later than the start of this log, and not of it; "

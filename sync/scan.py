@@ -17,7 +17,7 @@ from ..logformat.history import STEP, place_of, step_of
 from ..logformat.record import Entry
 from ..logformat.runstate import Alert
 from .cursor import Lines
-from .lines import Console, Row, Rows
+from .lines import Console
 from .steps import ALL_STEPS, StepCounter, Steps
 
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
@@ -237,29 +237,6 @@ def _judge_gaps(facts: Facts, gaps: list[Gap], *, young: bool, grown: bool) -> N
             facts.unfinished = True
         else:
             facts.damage.append(gap)
-
-
-def row_at(log: Path, index: int, rows: Rows) -> Row | None:
-    """Row number `index` (from 0) of a log, by a fresh `rows`; None where it has fewer.
-
-    Raises:
-        OSError: the log cannot be read.
-    """
-    with log.open("rb", buffering=0) as file:
-        seen = 0
-        for record in good_records(file):
-            if record.kind != "history":
-                continue
-            try:
-                row = rows.add(*decode_history(record.body), record.offset)
-            except WireError:
-                continue
-            if row is not None:
-                if seen == index:
-                    return row
-                seen += 1
-        row = rows.end()
-        return row if seen == index else None
 
 
 def good_records(file: BinaryIO, start: int = 0) -> Iterator[Record]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runferry.sync.lines import Rows
-from runferry.sync.scan import row_at
 from runferry.sync.steps import Steps
 from support import logs
 from support.lane import fresh, read, sent
@@ -99,19 +96,6 @@ def test_a_row_without_a_step_follows_the_one_before_it(
     assert facts.cut == 5 - len(kept)
     assert len(facts.damage) == 1
     assert [(found["n"], found["_step"]) for found in sent(facts, fresh()).rows()] == kept
-
-
-def test_a_row_is_found_by_its_number_among_those_that_count(tmp_path: Path) -> None:
-    """With the step that its line has at the server, also where it has none of its own."""
-    log = tmp_path / "run-x.wandb"
-    logs.make_log(log, logs.run_record("x"), row(5, 1), row(6, 2), row(None, 3), row(None, 4))
-    rows = Rows(100, Steps(above=5))
-
-    found = row_at(log, 2, rows)
-
-    assert found is not None
-    assert json.loads(rows.line(found)) == {"n": 4, "_step": 108}
-    assert row_at(log, 3, Rows(100, Steps(above=5))) is None
 
 
 def _with(data: bytes, payload: bytes) -> bytes:
