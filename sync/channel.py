@@ -134,6 +134,8 @@ class Channel:
                 now = self.clock.monotonic()
                 first_refusal = first_refusal if refusals else now
                 refusals += 1
+                self._answered(request.url)
+                first_failure = None  # it is there, and how long it wants to be left alone counts for nothing
                 if refusals >= _REFUSALS_BEFORE_GIVING_UP and now - first_refusal >= self._retry_for:
                     raise OutOfTime(f"{error}; refused {refusals} times", cause=error) from error
                 wait = pacer.refused(limits, learns=stream is None or not stream.refused())
@@ -142,6 +144,7 @@ class Channel:
                     cut = f"; it asked for {asked:.0f} s, which is absurd and cut" if asked > MAX_WAIT_S else ""
                     self._reporter(Paused(what, f"the server's rate limit (429){cut}", wait))
             except Conflict as error:
+                self._answered(request.url)
                 pacer.accepted(limits, number)
                 conflicts += 1
                 if not retry_conflict or conflicts >= _CONFLICT_ATTEMPTS or "deleted" in str(error).lower():

@@ -14,6 +14,7 @@ Certificates are always checked: `WANDB_INSECURE_DISABLE_SSL` is not followed, a
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import os
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from .errors import UsageError
 
@@ -38,6 +39,7 @@ _PROXIES = {
     "https": ("WANDB_HTTPS_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
     "http": ("WANDB_HTTP_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
 }
+_PORTS = {"http": 80, "https": 443}
 _HEADERS = ("RUNFERRY_X_EXTRA_HTTP_HEADERS", "WANDB_X_EXTRA_HTTP_HEADERS")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS = frozenset({"authorization", "host", "content-length", "content-type", "content-encoding", "transfer-encoding"})
@@ -78,7 +80,8 @@ class Network:
         """The proxy on the way to `url`; None for a direct way."""
         parts = urlsplit(url)
         proxy = self.proxies.get(parts.scheme)
-        if proxy is None or self._is_direct((parts.hostname or "").lower(), parts.port):
+        port = parts.port or _PORTS.get(parts.scheme)
+        if proxy is None or self._is_direct((parts.hostname or "").lower(), port):
             return None
         return proxy
 
@@ -116,10 +119,15 @@ class Network:
         return context
 
     def hide(self, text: bytes) -> bytes:
-        """`text` without the values of the extra headers."""
-        for value in self.headers.values():
-            if len(value) > 3:  # what is shorter is no secret, and in every text
-                text = text.replace(value.encode(), b"***")
+        """`text` without the values of the extra headers and the passwords of proxies, in whichever form they were sent."""
+        secrets = [value.encode() for value in self.headers.values()]
+        for proxy in self.proxies.values():
+            if proxy.user is not None:
+                user, password = proxy.user.encode(), proxy.password.encode()
+                secrets += [base64.b64encode(user + b":" + password), password, quote(password).encode()]
+        for secret in secrets:
+            if len(secret) > 3:  # what is shorter is no secret, and in every text
+                text = text.replace(secret, b"***")
         return text
 
     def _is_direct(self, host: str, port: int | None) -> bool:
@@ -151,7 +159,7 @@ def find_network(environ: Mapping[str, str] = os.environ) -> Network:
         min(CONNECT_TIMEOUT_S, stall),
         stall,
         proxies,
-        tuple(entry.strip().lower() for entry in direct.split(",") if entry.strip()),
+        tuple(direct.replace(",", " ").lower().split()),
         file,
         folder,
         variable,
@@ -226,7 +234,7 @@ def _headers(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _checked(value: object, variable: str) -> str:
-    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable() or value != value.strip():
         raise UsageError(f"{variable}: a value is no text that a header can hold")
     return value
 

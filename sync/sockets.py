@@ -22,6 +22,7 @@ import httpcore
 _SLICE_S = 0.2  # how late a stop may be noticed where nothing can be woken
 _PART = 256 * 1024  # bytes handed to the system at a time
 _UNSENT = 256 * 1024  # bytes that the system may keep before they are on their way: progress is seen as it is made
+_TELLING = len(b"HTTP/1.1 4")  # of an answer: the class of its status
 
 
 class Late(httpcore.TimeoutException):
@@ -44,7 +45,20 @@ class Guard:
     def begin(self, deadline: float) -> None:
         """An attempt of this thread begins; `deadline` on the monotonic clock."""
         self._local.deadline = deadline
+        self._local.is_unheard = True
         self.check()
+
+    def heard(self) -> None:
+        """Whoever is at the other end of this thread's connection was there just now."""
+        self._local.is_unheard = False
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether this thread's attempt went over a connection that was kept open, and nothing came back.
+
+        Servers end idle connections as they like, also while a request is on its way.
+        """
+        return bool(self._local.is_unheard)
 
     def check(self, timeout: float | None = None) -> float:
         """For how many seconds something may block; raises `Late` or `Stopped` where it may not."""
@@ -76,10 +90,15 @@ class Stream(httpcore.NetworkStream):
     def __init__(self, connection: socket.socket, guard: Guard) -> None:
         self._socket = connection
         self._guard = guard
+        self._early = b""
+        """What came of an answer before the request was sent."""
         guard.add(connection)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Wait for bytes; empty at the end of the connection."""
+        if self._early:
+            data, self._early = self._early, b""
+            return data
         left = self._guard.check(timeout)
         try:
             self._socket.settimeout(left)
@@ -90,7 +109,9 @@ class Stream(httpcore.NetworkStream):
         except OSError as error:
             self._guard.check()
             raise httpcore.ReadError(str(error)) from error
-        if not data:
+        if data:
+            self._guard.heard()
+        else:
             self._guard.check()  # it may be we who ended it
         return data
 
@@ -98,6 +119,8 @@ class Stream(httpcore.NetworkStream):
         """Send all of `buffer`."""
         view = memoryview(buffer)
         while view:
+            if self._is_refused():
+                raise httpcore.WriteError("refused before its end")  # the library goes on to read the answer
             left = self._guard.check(timeout)
             try:
                 self._socket.settimeout(left)
@@ -109,6 +132,16 @@ class Stream(httpcore.NetworkStream):
                 self._guard.check()
                 raise httpcore.WriteError(str(error)) from error
             view = view[sent:]
+
+    def _is_refused(self) -> bool:
+        """Whether a last word has come already, e.g. a 413 by which the rest of a body is spared."""
+        if len(self._early) < _TELLING and _is_readable(self._socket):
+            with contextlib.suppress(
+                OSError
+            ):  # nothing that can be read yet, or a reset, which the next write will meet
+                self._socket.settimeout(0.0)
+                self._early += self._socket.recv(_TELLING - len(self._early))
+        return self._early[_TELLING - 1 :] in (b"3", b"4", b"5")
 
     def close(self) -> None:
         """End the connection."""
@@ -166,9 +199,13 @@ class Backend(httpcore.NetworkBackend):
             left = until - time.monotonic()
             if left <= 0.0:
                 break
-            connection = socket.socket(family, kind, protocol)
-            self._guard.add(connection)
             try:
+                connection = socket.socket(family, kind, protocol)
+            except OSError as problem:  # no IPv6 here, or too many open files
+                error = problem
+                continue
+            try:
+                self._guard.add(connection)
                 connection.settimeout(left / (len(addresses) - number))
                 connection.connect(address)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -179,6 +216,7 @@ class Backend(httpcore.NetworkBackend):
                 self._guard.check()
                 error = problem
             else:
+                self._guard.heard()
                 return Stream(connection, self._guard)
         if isinstance(error, TimeoutError):
             raise httpcore.ConnectTimeout("no connection in time")
@@ -191,8 +229,8 @@ class Backend(httpcore.NetworkBackend):
         def ask() -> None:
             try:
                 found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-            except (OSError, UnicodeError) as error:
-                found.put(error if isinstance(error, OSError) else OSError(str(error)))
+            except OSError as error:
+                found.put(error)
 
         threading.Thread(target=ask, name="runferry-lookup", daemon=True).start()
         while True:

@@ -7,6 +7,7 @@ share: at 32 requests at a time, an asynchronous one costs nine times the CPU.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,8 @@ _MAX_ANSWER = 32 * 1024 * 1024  # bytes; a larger answer is refused before it is
 _PART = 256 * 1024  # bytes of a body at a time
 _CONNECTIONS = 64
 _URL_CHARACTERS = "".join(map(chr, range(33, 127)))
+_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+"""Of a header; what is around it would be cut off by whoever reads it."""
 _SAFE = _URL_CHARACTERS.replace('"', "").replace("<", "").replace(">", "")
 
 
@@ -103,15 +106,24 @@ class HttpTransport:
             proxy = self._network.proxy_for(request.url)
             if proxy is not None:
                 where += f" through the proxy {proxy}"
-            self._guard.begin(time.monotonic() + 2 * self._network.stall_s + request.length / _SLOWEST_UPLINK)
+            deadline = time.monotonic() + 2 * self._network.stall_s + request.length / _SLOWEST_UPLINK
             with unlogged():
-                return self._exchange(request, self._pool(request.url, proxy))
+                pool = self._pool(request.url, proxy)
+                while True:
+                    self._guard.begin(deadline)
+                    try:
+                        return self._exchange(request, pool)
+                    except (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError):
+                        # Servers end idle connections as they like, also when a request is on its way: that is no failure.
+                        if not self._guard.is_unheard:
+                            raise
         except Stopped:
             raise Interrupted("stopped during a request") from None
         except (httpcore.UnsupportedProtocol, httpcore.LocalProtocolError, UnicodeError, ValueError) as error:
             raise Permanent(f"URL or headers that cannot be sent: {error}", status=0) from error
         except httpcore.ProxyError as error:
-            said = f"cannot reach {where}: the proxy says {error}"
+            words = self._network.hide(str(error).encode()).decode()  # which may repeat what it was sent
+            said = f"cannot reach {where}: the proxy says {words}"
             if str(error)[:1] == "4":
                 raise Permanent(said, status=0) from error
             raise Retryable(said) from error
@@ -138,6 +150,9 @@ class HttpTransport:
 
     def _exchange(self, request: Request, pool: httpcore.ConnectionPool) -> Answer:
         headers = {**self._headers, **request.headers, "Content-Length": str(request.length)}
+        for name, value in headers.items():
+            if not _VALUE.fullmatch(value):
+                raise ValueError(f"the value of {name}")  # not what it is: it may be secret
         body = _Body(request)
         with pool.stream(
             request.method,
@@ -146,6 +161,8 @@ class HttpTransport:
             content=iter(body) if request.length else None,
             extensions={"timeout": self._timeouts},
         ) as response:
+            if response.status < 300 and not body.is_whole:
+                raise Retryable("the server answered before it had the whole body", status=response.status)
             found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
             if found.get("content-encoding", "identity").lower() != "identity":
                 raise Permanent("the answer is packed, which was not asked for", status=response.status)
@@ -191,6 +208,8 @@ class _Body:
     def __init__(self, request: Request) -> None:
         self._request = request
         self.took = 0.0
+        self.is_whole = not request.length
+        """All of it was handed to the system."""
 
     def __iter__(self) -> Iterator[bytes]:
         begun = time.monotonic()
@@ -208,16 +227,16 @@ class _Body:
                         raise Permanent("the file became shorter while it was sent", status=0)
                     left -= len(part)
                     yield part
-        self.took = time.monotonic() - begun
+        self.took, self.is_whole = time.monotonic() - begun, True
 
 
 def _ascii(url: str) -> str:
     """`url` with what no request line can hold percent-encoded, and the host as the name service spells it."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if not host.isascii():
-        host = host.encode("idna").decode()
-    netloc = f"[{host}]" if ":" in host else host
+    if not host:
+        raise ValueError("no host")
+    netloc = f"[{host}]" if ":" in host else host.encode("idna").decode()
     if parts.port is not None:
         netloc += f":{parts.port}"
     target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")

@@ -384,3 +384,21 @@ def test_a_redirect_says_which_base_url_to_use(url: str, location: str, words: s
     assert "not followed" in str(caught.value)
     assert "s3cret" not in str(caught.value)
     assert len(rig.script.times) == 1
+
+
+def test_a_wait_that_the_server_asked_for_uses_up_no_budget() -> None:
+    """A failure, a 429 that outlasts the budget, another failure: the server was there all the time, and is asked again."""
+    rig = Rig(answer(500), answer(429, Retry_After="700"), answer(500), answer(429, Retry_After="700"), answer())
+
+    assert rig.call() == b"ok"
+
+
+def test_a_conflict_shows_that_the_host_is_there() -> None:
+    """After a last word of this kind, too, a failure gets the whole budget."""
+    rig = Rig(answer(500), answer(409))
+    with pytest.raises(Conflict):
+        rig.call()
+    rig.clock.advance(700.0)
+    rig.script.answers = [answer(500), answer()]
+
+    assert rig.call() == b"ok"

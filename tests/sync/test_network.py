@@ -66,6 +66,8 @@ def test_proxies_are_found_by_the_usual_variables(environ: dict[str, str], url: 
         ("*", "https://far.test/", True),
         ("far.test:8443", "https://far.test:8443/", True),
         ("far.test:8443", "https://far.test/", False),
+        ("far.test:443", "https://far.test/", True),
+        ("near.test far.test", "https://far.test/", True),
         ("10.0.0.0/8", "https://10.1.2.3/", True),
         ("10.0.0.0/8", "https://11.1.2.3/", False),
         ("10.1.2.3", "https://10.1.2.3:99/", True),
@@ -125,6 +127,7 @@ def test_extra_headers_are_a_json_object() -> None:
         '{"authorization": "s3cret"}',
         '{"Content-Length": "s3cret"}',
         '{"X": "s3cret\u00e9"}',
+        '{"X-Gate": " s3cret"}',
         "[" * 100_000,
     ],
 )

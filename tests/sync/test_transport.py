@@ -137,6 +137,118 @@ def test_redirects_are_not_followed(transport: HttpTransport) -> None:
         assert other.requests == []
 
 
+# -- connections that are kept -------------------------------------------------------------------------------------------
+
+
+def hang_up(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_kept_connection_that_the_server_has_ended_is_no_failure(transport: HttpTransport, kind: str) -> None:
+    """It ends while the next request is on its way: that goes again at once, whole, over a new connection."""
+    body = b"x" * 100_000 if kind == "memory" else lambda: io.BytesIO(b"x" * 100_000)
+    with RawServer(reply(), hang_up, reply(b"again")) as server:
+        transport.send(Request("GET", server.url))
+
+        assert transport.send(Request("PUT", server.url, {}, body, 100_000)).body == b"again"
+
+        assert server.connected == 2
+        assert server.requests[2].endswith(b"\r\n\r\n" + b"x" * 100_000)
+
+
+def test_a_new_connection_that_is_ended_is_a_failure(transport: HttpTransport) -> None:
+    """Nothing is sent again by itself where the server never answered on that connection."""
+    with RawServer(hang_up, reply()) as server:
+        with pytest.raises(Retryable):
+            transport.send(Request("GET", server.url))
+
+        assert len(server.requests) == 1
+
+
+def test_an_answer_that_breaks_off_on_a_kept_connection_is_a_failure(transport: HttpTransport) -> None:
+    """The server has taken the request: the retry loop decides."""
+
+    def half(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Le")
+        hang_up(connection)
+
+    with RawServer(reply(), half, reply()) as server:
+        transport.send(Request("GET", server.url))
+        with pytest.raises(Retryable):
+            transport.send(Request("GET", server.url))
+
+        assert len(server.requests) == 2
+
+
+# -- answers before the end of a request ---------------------------------------------------------------------------------
+
+
+class EarlyServer:
+    """Answers as soon as it has seen the head of a request; then `goes_on`, which is to read slowly unless given."""
+
+    def __init__(self, answer: bytes, goes_on: Callable[[socket.socket], None] | None = None) -> None:
+        self._answer, self._goes_on = answer, goes_on or self.read_on
+        self.taken = 0
+
+    def __enter__(self) -> str:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            self.taken += len(connection.recv(1000))
+            connection.sendall(self._answer)
+            self._goes_on(connection)
+
+    def read_on(self, connection: socket.socket) -> None:
+        while part := connection.recv(65536):
+            self.taken += len(part)
+            time.sleep(0.01)
+
+
+BODY = b"x" * 20_000_000
+
+
+def test_a_refusal_before_the_end_of_a_body_spares_the_rest(transport: HttpTransport) -> None:
+    """A 413 that comes while the body is sent is heard then, by a server that goes on to read and by one that hangs up."""
+    server = EarlyServer(reply(b"big", "413 Too Large"))
+    with server as url:
+        assert transport.send(Request("POST", url, {}, BODY)).status == 413
+    assert server.taken < 10_000_000
+
+    with EarlyServer(reply(b"big", "413 Too Large"), lambda _: None) as url:
+        assert transport.send(Request("POST", url, {}, BODY)).status == 413
+
+
+def test_an_interim_answer_stops_no_body(transport: HttpTransport) -> None:
+    """103 in the middle of a body is none yet."""
+
+    def finish(connection: socket.socket) -> None:
+        server.read_to(connection, len(BODY))
+        connection.sendall(reply(b"done"))
+
+    class Whole(EarlyServer):
+        def read_to(self, connection: socket.socket, size: int) -> None:
+            while self.taken < size:
+                self.taken += len(connection.recv(1 << 20))
+
+    server = Whole(b"HTTP/1.1 103 Early Hints\r\n\r\n", finish)
+    with server as url:
+        assert transport.send(Request("POST", url, {}, BODY)).body == b"done"
+
+
+def test_a_success_before_the_end_of_a_body_is_no_acknowledgement(transport: HttpTransport) -> None:
+    """Whoever says 200 and hangs up in the middle of a body has not got it."""
+    with EarlyServer(reply(), lambda _: None) as url, pytest.raises(Retryable, match="before it had the whole body"):
+        transport.send(Request("POST", url, {}, BODY))
+
+
 # -- when it ends ------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +340,45 @@ def test_the_next_address_is_tried_where_one_is_dead(transport: HttpTransport, m
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
 
         assert transport.send(Request("GET", "http://two.test/")).status == 200
+
+
+def test_an_address_that_this_machine_cannot_use_is_passed_over(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names have IPv6 addresses also where the kernel has no IPv6; with no other one it is a failure like any."""
+    with RawServer(reply()) as server:
+        there = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", server.port))
+        none = (123, socket.SOCK_STREAM, 6, "", ("::1", server.port, 0, 0))
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [none, there])
+        assert transport.send(Request("GET", "http://two.test/")).status == 200
+
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [none])
+        with pytest.raises(Retryable, match="family"):
+            transport.send(Request("GET", "http://other.test/"))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://a..b/", "http://" + "x" * 64 + ".test/", "http:///x", "//x", "ftp://x/", "http://h:99999/"]
+)
+def test_what_is_no_url_is_a_last_word(transport: HttpTransport, url: str) -> None:
+    """It is not asked for again and again."""
+    with pytest.raises(Permanent, match="cannot be sent"):
+        transport.send(Request("GET", url))
+
+
+@pytest.mark.parametrize("value", ["secret\r\nX: y", " secret", "secret\x00", "s\u00e9cret"])
+def test_a_header_that_cannot_be_sent_is_named_without_its_value(transport: HttpTransport, value: str) -> None:
+    """Headers of uploads come from servers, and may be secret."""
+    with pytest.raises(Permanent, match="the value of X-Token") as caught:
+        transport.send(Request("GET", "http://127.0.0.1:1/", {"X-Token": value}))
+    assert "cret" not in repr(caught.value)
+
+
+def test_a_target_is_spelled_as_request_lines_allow(transport: HttpTransport) -> None:
+    """Blanks and letters beyond ASCII are percent-encoded, what is encoded stays so, and no line break gets in."""
+    with RawServer(reply()) as server:
+        transport.send(Request("GET", server.url + "a b/\u00fc/%2F?q=x y&z=%20\r\nX: y"))
+        assert head(server.requests[0])[0] == b"GET /a%20b/%C3%BC/%2F?q=x%20y&z=%20X:%20y HTTP/1.1"
 
 
 def test_a_host_that_refuses_is_named(transport: HttpTransport) -> None:
@@ -394,6 +545,15 @@ def test_a_proxy_that_refuses_is_named_without_its_password(status: str, error: 
     assert f"far.test through the proxy http://127.0.0.1:{proxy.port} (WANDB_HTTPS_PROXY)" in words
     assert status in words
     assert "s3cret" not in words + repr(transport._network)
+
+
+def test_a_proxy_that_repeats_the_password_shows_it_to_nobody() -> None:
+    """Neither in clear nor as it was sent; CONNECT puts the words of the proxy into the error."""
+    proxy, _ = make_tunnel(b"HTTP/1.1 407 no p@ssword nor am9lOnBAc3N3b3Jk\r\nContent-Length: 0\r\n\r\n")
+    with proxy:
+        network = find_network({"HTTPS_PROXY": f"http://joe:p%40ssword@127.0.0.1:{proxy.port}"})
+        with pytest.raises(Permanent, match=r"407 no \*\*\* nor \*\*\*"):
+            HttpTransport(network=network).send(Request("GET", "https://backend.test/"))
 
 
 def test_a_proxy_that_is_down_is_named() -> None:
