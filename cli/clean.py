@@ -55,6 +55,7 @@ def command(paths: tuple[Path, ...], *, older_than: float, yes: bool, dry_run: b
 
     Exit code 1: something that was to be deleted could not be.
     """
+    from ..logformat.rundir import TRASH
     from ..sync import UsageError
     from ..sync.clean import Cleaner, Fate
 
@@ -77,8 +78,12 @@ def command(paths: tuple[Path, ...], *, older_than: float, yes: bool, dry_run: b
         fates[fate.value] += 1
         freed += candidate.bytes if fate in {Fate.DELETED, Fate.DELETABLE} else 0
         _tell(candidate, fate.value, reason, as_json=as_json)
-    left = cleaner.sweep(paths) if delete or yes else 0
+    sweeps = delete or (yes and not dry_run)
+    left = cleaner.sweep(paths) if sweeps else cleaner.leftovers(paths)
     _finish(fates, freed, left, as_json=as_json)
+    if left and not (sweeps or as_json):
+        what = "directory" if left == 1 else "directories"
+        click.echo(f"{left} {what} in {TRASH} are left of a clean that was stopped; --yes goes on with it", err=True)
     if fates[Fate.FAILED.value]:
         raise click.exceptions.Exit(1)
 
@@ -91,7 +96,8 @@ def _asked(going: list[Candidate], *, as_json: bool) -> bool:
         click.echo(f"  {printable(str(candidate.logs[0].parent))}")
     total = size(sum(candidate.bytes for candidate in going))
     runs = f"{len(going)} run" if len(going) == 1 else f"{len(going)} runs"
-    return click.confirm(f"Delete {runs} ({total})?", default=False)
+    servers = printable(", ".join(sorted({candidate.server for candidate in going})))
+    return click.confirm(f"Delete {runs} ({total}), sent to {servers}?", default=False)
 
 
 def _is_terminal() -> bool:

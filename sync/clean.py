@@ -1,8 +1,9 @@
 """Deleting run directories of which everything is at the server, and nothing else.
 
 A run goes with all of its logs or not at all. It goes if for each of them the cursor says complete, at the size that the
-log has, the marker says the same, and no file has changed since; if its end was seen; if nobody syncs it. All of that is
-looked at once more under the locks, just before, and the log's size once more just after the directory was moved.
+log has, the marker says the same, and nothing else lies there; if its end was seen; if nobody syncs it. All of that is
+looked at once more under the locks, just before, and log and files once more just after the directory was moved, where
+nobody finds it.
 
 A directory is moved into `.runferry-trash` beside it before anything in it is deleted, so a kill at any moment leaves a
 whole run or none: whatever lies in the trash is found by no sync, and the next clean deletes it.
@@ -16,18 +17,19 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from ..logformat import RunDirName, find_logs, head_of, run_id_of
 from ..logformat.heartbeat import read_heartbeat
 from ..logformat.rundir import TRASH
+from .belongings import reason_to_keep
 from .clock import Clock, SystemClock
-from .cursor import Cursor, load, matches
+from .cursor import Cursor, FileMark, load, matches
 from .errors import UsageError
-from .filelane import MADE
 from .liveness import Liveness
 from .lock import Lock, LockedError
 from .places import Places, default_state_dir, is_writable
@@ -57,6 +59,8 @@ class Candidate:
     """Of all files in its directories."""
     reason: str
     """Why it is kept; empty if it may be deleted."""
+    server: str = ""
+    """Base URL of the server that has it, if it may be deleted."""
 
     @property
     def fate(self) -> Fate:
@@ -66,6 +70,13 @@ class Candidate:
 
 _Listings = dict[Path, list[str]]
 """Folder of run directories -> names in it: listed once for all runs that are looked at together."""
+
+
+class _Sent(NamedTuple):
+    """What cursors say of a run that is at a server as a whole."""
+
+    server: str
+    marks: dict[str, FileMark]
 
 
 class _KeptError(Exception):
@@ -119,19 +130,19 @@ class Cleaner:
             logs = tuple(head.path for head in heads)
             size = sum(_size(folder) for folder in {log.parent for log in logs})
             try:
-                self._check(logs, listings)
+                sent = self._check(logs, listings)
             except (_KeptError, OSError) as error:
                 found.append(Candidate(heads[0].run_id, logs, size, str(error)))
             else:
-                found.append(Candidate(heads[0].run_id, logs, size, ""))
+                found.append(Candidate(heads[0].run_id, logs, size, "", sent.server))
         return sorted(found, key=lambda candidate: candidate.logs)
 
     def delete(self, candidate: Candidate) -> tuple[Fate, str]:
         """Delete the directories of a run, if it still may go; what became of them, and why."""
         try:
             with self._locks(candidate.logs):
-                self._check(candidate.logs, {})
-                moved = self._move(candidate.logs)
+                sent = self._check(candidate.logs, {})
+                moved = self._move(candidate.logs, sent.marks)
         except (_KeptError, LockedError) as error:
             return Fate.KEPT, str(error)
         except OSError as error:
@@ -147,25 +158,55 @@ class Cleaner:
     def sweep(self, paths: Iterable[str | os.PathLike[str]]) -> int:
         """Delete what an earlier clean that was killed has left in the trash; how many directories that were.
 
-        What was only moved there when it was killed is put back.
+        What was only moved there when it was killed is put back. What a clean that lives is at is left to it.
         """
+        folders = _trash_folders(paths)
+        entries = self._left(folders)
+        decided = {_token(entry) for entry in entries if not entry.name.endswith(_MOVING)}
+        given_up = []
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if not entry.name.endswith(_MOVING):
+                    given_up.append(entry)
+                elif _token(entry) in decided:
+                    given_up.append(self._give_up(entry))
+                else:
+                    self._rename(entry, _home_of(entry))
         count = 0
-        for folder in _trash_folders(paths):
-            for entry in sorted(folder.iterdir()):
-                with contextlib.suppress(OSError):
-                    if entry.name.endswith(_MOVING):  # nobody has looked at it since it was moved
-                        self._rename(entry, _home_of(entry))
-                    else:
-                        self._empty(entry)
-                        count += 1
+        for entry in given_up:
+            with contextlib.suppress(OSError):
+                self._empty(entry)
+                count += 1
+        for folder in folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         return count
 
+    def leftovers(self, paths: Iterable[str | os.PathLike[str]]) -> int:
+        """How many directories a `sweep` would delete or put back."""
+        return len(self._left(_trash_folders(paths)))
+
+    def _left(self, folders: list[Path]) -> list[Path]:
+        """What lies in trash folders and is nobody's any more."""
+        entries: list[Path] = []
+        for folder in folders:
+            with contextlib.suppress(OSError):  # not ours to read
+                entries += sorted(folder.iterdir())
+        return [entry for entry in entries if not self._is_in_use(entry)]
+
+    def _is_in_use(self, entry: Path) -> bool:
+        """Whether another clean is at it just now."""
+        try:
+            for log in entry.glob("*.wandb"):
+                Lock(log.with_name(f"{log.name}.lock"), self._clock).check()
+        except LockedError:
+            return True
+        return False
+
     # -- whether it may go -------------------------------------------------------------------------------------------
 
-    def _check(self, logs: tuple[Path, ...], listings: _Listings) -> None:
-        """Raises `_KeptError` with the first reason to keep the run of these logs, oldest first."""
+    def _check(self, logs: tuple[Path, ...], listings: _Listings) -> _Sent:
+        """What the server has of the run of these logs, oldest first; `_KeptError` with the first reason to keep it."""
         cursors = [self._check_log(log) for log in logs]
         if cursors[-1].exit_code is None:
             raise _KeptError("its end was not seen: the log has no exit record that the server knows")
@@ -177,11 +218,13 @@ class Cleaner:
         for log in logs:
             for other in _others(log, logs, listings):
                 raise _KeptError(f"another log of the run is not among these: {other}")
-        sent = {name for cursor in cursors for name in cursor.files}
-        for log in logs:
-            for name in _saved(log.parent / "files"):
-                if name not in sent and name not in MADE:
-                    raise _KeptError(f"files/{name} was never sent")
+        for log, cursor in zip(logs, cursors, strict=True):
+            # (Logs that were sent as one run by `--id` are looked at one by one.)
+            if cursor.run_id == run_id_of(log) and len(cursor.kin) > len(logs):
+                raise _KeptError(f"the run had {len(cursor.kin)} logs, and {len(logs)} of them are here")
+        marks = {name: mark for cursor in cursors for name, mark in cursor.files.items()}
+        _check_folders({log.parent: log.name for log in logs}, marks)
+        return _Sent(cursors[-1].target.base_url, marks)
 
     def _check_log(self, log: Path) -> Cursor:
         """The cursor of a log, which says that it may go."""
@@ -192,7 +235,7 @@ class Cleaner:
             raise _KeptError(note or "it was not synced from here")
         if not cursor.complete:
             raise _KeptError(f"not all of it is at the server: {cursor.sent.history} rows were sent")
-        if cursor.size != status.st_size:
+        if cursor.size != status.st_size or cursor.offset != cursor.size:
             raise _KeptError("it has changed since it was synced")
         if read_heartbeat(log) is not None and Liveness(self._clock).is_alive(log, status.st_mtime, stale_after=1.0):
             raise _KeptError("the process that writes it is still there")
@@ -202,19 +245,7 @@ class Cleaner:
         age = self._clock.time() - status.st_mtime
         if self._older_than and age < self._older_than:
             raise _KeptError(f"it last changed {max(age, 0) / 3600:.1f} h ago")
-        self._check_files(log.parent / "files", cursor)
         return cursor
-
-    def _check_files(self, root: Path, cursor: Cursor) -> None:
-        for name, mark in cursor.files.items():
-            if mark.mtime_ns == 0:  # made from the log
-                continue
-            try:
-                status = (root / name).stat()
-            except FileNotFoundError:
-                continue  # it is at the server, and cannot be lost here any more
-            if (status.st_size, status.st_mtime_ns) != (mark.size, mark.mtime_ns):
-                raise _KeptError(f"files/{name} has changed since it was sent")
 
     # -- deleting ----------------------------------------------------------------------------------------------------
 
@@ -227,34 +258,53 @@ class Cleaner:
                 held.callback(lock.release)
             yield
 
-    def _move(self, logs: tuple[Path, ...]) -> list[Path]:
+    def _move(self, logs: tuple[Path, ...], marks: Mapping[str, FileMark]) -> list[Path]:
         """Move the directories of all logs into the trash, oldest first, or none of them; where they are now.
 
         What a sync would find halfway are later segments only, which it does not take for the whole run.
         """
         moved: list[tuple[Path, Path]] = []
         runs = {log: head_of(log).run for log in logs}
+        token = secrets.token_hex(4)
         try:
             for log in logs:
                 size = log.lstat().st_size
-                trash = _trash_for(log.parent)
+                trash = _trash_for(log.parent, token)
                 self._rename(log.parent, trash)
                 moved.append((trash, log))
                 if (trash / log.name).lstat().st_size != size:
                     raise _KeptError("it has grown at this moment")
+            _check_folders({trash: log.name for trash, log in moved}, marks)
             listings: _Listings = {}
             for log in logs:
                 if _others(log, logs, listings, runs[log]):
                     raise _KeptError("a new log of the run has appeared at this moment")
-        except BaseException:
-            for trash, log in reversed(moved):
-                self._rename(trash, log.parent)
+        except BaseException as error:
+            self._put_back(moved, error)
             raise
-        given_up = []
-        for trash, _ in moved:
-            given_up.append(trash.with_name(trash.name.removesuffix(_MOVING)))
-            self._rename(trash, given_up[-1])
-        return given_up
+        return [self._give_up(trash) for trash, _ in moved]
+
+    def _give_up(self, trash: Path) -> Path:
+        """Note that a directory in the trash is to be deleted, and with it all that were moved there with it."""
+        decided = trash.with_name(trash.name.removesuffix(_MOVING))
+        self._rename(trash, decided)
+        return decided
+
+    def _put_back(self, moved: list[tuple[Path, Path]], why: BaseException) -> None:
+        """Move every directory back to its log's place.
+
+        Raises:
+            OSError: one cannot be moved; the others are.
+        """
+        stuck: list[str] = []
+        for trash, log in reversed(moved):
+            try:
+                self._rename(trash, log.parent)
+            except OSError as error:
+                if not log.exists():  # (else another clean has swept it back)
+                    stuck.append(f"it lies in {trash} and cannot be moved back: {error.strerror or error}")
+        if stuck:
+            raise OSError("; ".join(stuck)) from why
 
     def _empty(self, trash: Path) -> None:
         """Delete a directory in the trash, its log first."""
@@ -309,13 +359,10 @@ def _others(
     return [other for other in found if head_of(other).run in {run, None}]
 
 
-def _saved(root: Path) -> Iterator[str]:
-    """The regular files below `files/`."""
-    for folder, _, names in os.walk(root):
-        here = Path(folder)
-        for name in names:
-            if stat.S_ISREG((here / name).lstat().st_mode):
-                yield (here / name).relative_to(root).as_posix()
+def _check_folders(folders: Mapping[Path, str], marks: Mapping[str, FileMark]) -> None:
+    reason = reason_to_keep(folders, marks)
+    if reason:
+        raise _KeptError(reason)
 
 
 def _size(folder: Path) -> int:
@@ -327,18 +374,22 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _trash_for(folder: Path) -> Path:
-    """A free name for a run directory in the trash beside it."""
+def _trash_for(folder: Path, token: str) -> Path:
+    """A free name for a run directory in the trash beside it; the token is that of the run."""
     trash = folder.parent / TRASH
     trash.mkdir(exist_ok=True)
     if not stat.S_ISDIR(trash.lstat().st_mode):
         raise _KeptError(f"{trash} is no directory")
-    return trash / f"{folder.name}.{secrets.token_hex(4)}{_MOVING}"
+    return trash / f"{folder.name}.{token}{_MOVING}"
 
 
 def _home_of(trash: Path) -> Path:
     """Where a directory in the trash comes from."""
     return trash.parent.parent / trash.name.removesuffix(_MOVING).rpartition(".")[0]
+
+
+def _token(trash: Path) -> str:
+    return trash.name.removesuffix(_MOVING).rpartition(".")[2]
 
 
 def _trash_folders(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from runferry.cli import group
+from runferry.logformat.rundir import TRASH
 from support import logs
+from support.fakebackend import URL
 from support.syncrig import Rig
 
 
@@ -58,6 +61,17 @@ def test_a_dry_run_deletes_nothing_whatever_else_is_said(rig: Rig) -> None:
     assert len(list(rig.folder.iterdir())) == 2
 
 
+def test_what_a_stopped_clean_left_is_told_and_only_touched_when_asked(rig: Rig) -> None:
+    """Neither a look nor a dry run sweeps the trash, also not with --yes."""
+    (rig.folder / TRASH / "run-20260101_000000-gone.0011aabb").mkdir(parents=True)
+    assert "1 directory in .runferry-trash" in clean(rig).stderr
+    clean(rig, "--yes", "--dry-run")
+    assert (rig.folder / TRASH).exists()
+    clean(rig, "--yes")
+
+    assert not (rig.folder / TRASH).exists()
+
+
 def test_json(rig: Rig) -> None:
     """One object per run, and one with the counts at the end."""
     result = clean(rig, "--json", "--yes")
@@ -70,11 +84,11 @@ def test_json(rig: Rig) -> None:
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("n\n", 2), ("", 2)])
 def test_a_terminal_is_asked_once(rig: Rig, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
-    """With the directories, their number and their size; whoever says nothing has not said yes."""
+    """With the directories, their number and size, and the server that has them; whoever says nothing has not said yes."""
     monkeypatch.setattr("runferry.cli.clean._is_terminal", lambda: True)
     result = clean(rig, input=answer)
 
-    assert "Delete 1 run (" in result.stdout
+    assert re.search(rf"Delete 1 run \(.*B\), sent to {URL}\?", result.stdout)
     assert len(list(rig.folder.iterdir())) == left
     assert result.exit_code == (0 if answer else 1)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from runferry.logformat.heartbeat import Process, heartbeat_path, heartbeat_text
 from runferry.logformat.rundir import TRASH
 from runferry.sync.clean import Candidate, Cleaner, Fate
+from runferry.sync.cursor import prefix_hash
 from runferry.sync.lock import Lock
 from runferry.sync.report import Verdict
 from support import logs
@@ -30,6 +33,21 @@ def reason(rig: Rig) -> str:
     """Why the only run is kept; empty if it is not."""
     (candidate,) = look(rig)
     return candidate.reason
+
+
+def put(path: Path, text: str, *, over: bool = False) -> None:
+    """A file, with the folders above it; `over` replaces whatever is there."""
+    if over and path.is_dir():
+        shutil.rmtree(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def edit(log: Path, **fields: Any) -> None:
+    """Change what a cursor says; `sent` in rows."""
+    document = json.loads(cursor(log).read_text())
+    fields["sent"] = {**document["sent"], "history": fields["sent"]}
+    cursor(log).write_text(json.dumps({**document, **fields}))
 
 
 def synced(rig: Rig, **options: Any) -> Path:
@@ -78,6 +96,16 @@ def test_latest_run_of_another_run_stays(rig: Rig) -> None:
         (lambda log: (log.parent / "files" / "saved.txt").write_text("changed meanwhile"), "saved.txt has changed"),
         (lambda log: (log.parent / "files" / "notes.txt").write_text("never sent"), "notes.txt was never sent"),
         (lambda log: shutil.copy(log, log.with_name("run-other.wandb")), "another log in its directory"),
+        (lambda log: edit(log, sent=0, offset=0, prefix=prefix_hash(BytesIO(), 0)), "changed since"),
+        (lambda log: (log.parent / "model.pt").write_text("by hand"), "model.pt is not of the run"),
+        (lambda log: log.with_name(log.name + ".bak").write_text("by hand"), "wandb.bak is not of the run"),
+        (lambda log: log.with_name(log.name + ".cursors").write_text("by hand"), "cursors is not of the run"),
+        (lambda log: put(log.parent / "files" / "deep" / "er" / "x", "by hand"), "files/deep/er/x was never sent"),
+        (lambda log: put(log.parent / "logs" / "train.log", "by hand"), "logs/train.log is not of the run"),
+        (lambda log: put(log.parent / "artifacts" / "model.pt", "by hand"), "artifacts/model.pt is not of the run"),
+        (lambda log: put(log.parent / "notes" / "x", "by hand"), "notes/x is not of the run"),
+        (lambda log: put(log.parent / "files", "by hand", over=True), "files is not of the run"),
+        (lambda log: os.mkfifo(log.parent / "pipe"), "pipe is not of the run"),
     ],
 )
 def test_what_is_not_surely_at_the_server_is_kept(rig: Rig, change: Callable[[Path], Any], why: str) -> None:
@@ -94,6 +122,72 @@ def test_what_is_not_surely_at_the_server_is_kept(rig: Rig, change: Callable[[Pa
     assert why in found.reason
     assert cleaner(rig).delete(found)[0] is Fate.KEPT
     assert log.exists()
+
+
+def test_what_writers_keep_for_themselves_goes(rig: Rig) -> None:
+    """Debug logs, content that was on its way, artifacts by their MD5, a lock of a dead sync, made files, empty folders."""
+    log = synced(rig)
+    put(log.parent / "logs" / "debug-core.log", "x")
+    put(log.parent / "tmp" / "code" / "train.py", "x")
+    put(log.parent / "artifacts" / ("0" * 32), "x")
+    put(log.parent / "files" / "config.yaml", "x")
+    log.with_name(f"{log.name}.cursor.17.tmp").write_text("x")
+    (log.parent / "media").mkdir()
+
+    assert reason(rig) == ""
+
+
+def test_what_lies_on_another_file_system_is_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is mounted into the run directory is neither entered nor deleted."""
+    log = synced(rig)
+    put(log.parent / "tmp" / "mounted" / "x", "x")
+    lstat = Path.lstat
+
+    def mounted(path: Path) -> Any:
+        status = lstat(path)
+        if path.name == "mounted":
+            return os.stat_result((*status[:2], status.st_dev + 1, *status[3:10]))
+        return status
+
+    monkeypatch.setattr(Path, "lstat", mounted)
+
+    assert reason(rig) == "tmp/mounted is on another file system"
+
+
+def test_a_file_of_an_earlier_log_is_held_to_what_was_sent(rig: Rig) -> None:
+    """The newest log's cursor knows the files of all logs, wherever they lie; a name that both have saved is the newest's."""
+    first = rig.run(start=logs.START_S)
+    logs.make_log(first, *logs.simple_records(exit_code=None), logs.files_record("a", "both"))
+    put(first.parent / "files" / "a", "as sent")
+    put(first.parent / "files" / "both", "older")
+    second = rig.run(start=logs.START_S + 1000, prefix="run-20260921_150000")
+    put(second.parent / "files" / "both", "newer")
+    logs.make_log(
+        second,
+        *logs.simple_records(start=logs.START_S + 1000, exit_code=None),
+        logs.files_record("both"),
+        logs.exit_record(),
+    )
+    rig.settle(first)
+    rig.settle(second)
+    rig.sync()
+    assert reason(rig) == ""
+    put(first.parent / "files" / "a", "changed meanwhile", over=True)
+
+    assert reason(rig) == "files/a has changed since it was sent"
+
+
+def test_a_run_whose_other_logs_lie_elsewhere_is_kept(rig: Rig, tmp_path: Path) -> None:
+    """A log of it in another folder could not be synced any more once this one is gone."""
+    first = rig.run(start=logs.START_S, exit_code=None)
+    other = tmp_path / "other" / "run-20260921_150000-a1b2c3d4"
+    second = rig.run(start=logs.START_S + 1000, prefix="run-20260921_150000")
+    other.parent.mkdir()
+    second = second.parent.rename(other) / second.name
+    rig.sync(first, second)
+
+    assert "the run had 2 logs, and 1 of them are here" in cleaner(rig).look([second])[0].reason
+    assert [item.reason for item in cleaner(rig).look([first, second])] == [""]
 
 
 def test_a_run_whose_writer_is_there_is_kept(rig: Rig) -> None:
@@ -252,7 +346,7 @@ def test_what_changes_after_the_look_is_kept(rig: Rig) -> None:
     assert (fate, str(new) in why) == (Fate.KEPT, True)
 
 
-@pytest.mark.parametrize("race", ["grows", "new segment"])
+@pytest.mark.parametrize("race", ["grows", "new segment", "new file"])
 def test_what_changes_at_the_last_moment_is_put_back(rig: Rig, race: str) -> None:
     """Between the last look and the move: the run is where it was, whole, and the next look says why it stays."""
     log = synced(rig)
@@ -266,12 +360,14 @@ def test_what_changes_at_the_last_moment_is_put_back(rig: Rig, race: str) -> Non
             happened.append(race)
             if race == "grows":
                 logs.make_log(target / log.name, logs.row(9), append=True)
+            elif race == "new file":
+                put(target / "files" / "late.txt", "x")
             else:
                 rig.run(start=logs.START_S + 500, prefix="run-20260921_150000")
 
     fate, why = cleaner(rig, rename=rename).delete(candidate)
 
-    assert (fate, "at this moment" in why) == (Fate.KEPT, True)
+    assert (fate, "at this moment" in why or "never sent" in why) == (Fate.KEPT, True)
     assert log.read_bytes().startswith(before)
     assert not log.with_name(log.name + ".lock").exists()
     assert look(rig)[0].fate is Fate.KEPT
@@ -332,6 +428,59 @@ def test_what_was_moved_but_not_decided_is_put_back(rig: Rig) -> None:
     assert cleaner(rig).sweep([rig.folder]) == 0
     assert log.exists()
     assert not (rig.folder / TRASH).exists()
+
+
+def test_what_was_decided_is_deleted_with_all_logs_of_the_run(rig: Rig) -> None:
+    """A clean that was killed between the names of two directories: they were moved together and go together."""
+    log = synced(rig)
+    other = rig.run(prefix="run-20260921_150000")
+    (rig.folder / TRASH).mkdir()
+    log.parent.rename(rig.folder / TRASH / f"{log.parent.name}.0011aabb")
+    other.parent.rename(rig.folder / TRASH / f"{other.parent.name}.0011aabb.moving")
+    assert cleaner(rig).leftovers([rig.folder]) == 2
+
+    assert cleaner(rig).sweep([rig.folder]) == 2
+    assert list(rig.folder.iterdir()) == []
+
+
+def test_what_another_clean_is_at_is_left_to_it(rig: Rig) -> None:
+    """The lock moves with the directory; what lies in the trash under a living one is not swept."""
+    log = synced(rig)
+    (rig.folder / TRASH).mkdir()
+    moved = log.parent.rename(rig.folder / TRASH / f"{log.parent.name}.0011aabb.moving")
+    lock = Lock(moved / f"{log.name}.lock", rig.clock)
+    lock.acquire()
+    assert cleaner(rig).leftovers([rig.folder]) == cleaner(rig).sweep([rig.folder]) == 0
+    assert (moved / log.name).exists()
+    lock.release()
+
+    assert cleaner(rig).sweep([rig.folder]) == 0
+    assert log.exists()
+
+
+def test_one_directory_that_cannot_be_put_back_keeps_no_other_away(rig: Rig) -> None:
+    """Each is moved back, the one that stays in the trash is named, and the next clean tries again."""
+    first = rig.run(start=logs.START_S, exit_code=None)
+    second = rig.run(start=logs.START_S + 1000, prefix="run-20260921_150000")
+    rig.sync(first, second)
+    (candidate,) = look(rig)
+
+    def rename(source: Path, target: Path) -> None:
+        if target == second.parent:
+            raise PermissionError(1, "Operation not permitted")
+        source.rename(target)
+        if target.parent.name == TRASH and source == second.parent:
+            put(target / "files" / "late.txt", "x")
+
+    fate, why = cleaner(rig, rename=rename).delete(candidate)
+
+    assert (fate, first.exists(), second.exists()) == (Fate.FAILED, True, False)
+    assert TRASH in why
+    assert "cannot be moved back: Operation not permitted" in why
+    for lock in (rig.folder / TRASH).rglob("*.lock"):  # a dead process holds none
+        lock.unlink()
+    assert cleaner(rig).sweep([rig.folder]) == 0
+    assert second.exists()
 
 
 def test_a_directory_that_cannot_be_written_is_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
