@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..logformat import RunState
 from .cursor import Cursor, Lines, Target
+from .placing import Place
+from .plan import LogHead
 from .rowlane import LanePoint
 from .scan import Facts, Scan
 from .segment import Segment
 
 MOST = 128
 """Runs of one process whose readings are kept: some hundred kB each."""
-_SMALLEST = 256 * 1024  # bytes of a log; to read less again costs nothing
+_SMALLEST = 256 * 1024  # bytes of a run's logs; to read less again costs nothing
 
 
 @dataclass(frozen=True)
@@ -37,28 +40,50 @@ class Mark:
         return cls(cursor.base + Lines(), cursor.step_shift, cursor.offset, cursor.sent + Lines())
 
 
-@dataclass
-class Reading:
-    """The only log of a run, as far as it is read and sent."""
+@dataclass(frozen=True)
+class ReadLog:
+    """One log of a run, as far as it is read and sent."""
 
-    state: RunState
-    """Its fold."""
-    scan: Scan
+    head: LogHead
+    """As it was when the pass began."""
     facts: Facts
-    identity: tuple[int, int] | None
+    place: Place
     mark: Mark
-    point: LanePoint | None
 
-    def fits(self, segment: Segment) -> bool:
-        """Whether a log begins with what was read, and all of that is acknowledged.
+    @classmethod
+    def of(cls, segment: Segment) -> ReadLog:
+        """Of a segment that was read, and sent as far as it was read."""
+        return cls(segment.head, segment.found, segment.placed, Mark.of(segment.position))
+
+    def fits(self, segment: Segment, *, may_grow: bool) -> bool:
+        """Whether a log begins with what was read, and all of that is acknowledged; is no more than that, unless it `may_grow`.
 
         That the bytes are the same is what taking a cursor has shown.
         """
-        return (
-            segment.cursor is not None
-            and Mark.of(segment.cursor) == self.mark
-            and segment.head.identity == self.identity
-            and segment.head.size >= self.facts.size
+        old, new = self.head, segment.head
+        if segment.cursor is None or Mark.of(segment.cursor) != self.mark or new.identity != old.identity:
+            return False
+        return new.size >= self.facts.size if may_grow else (new.size, new.modified) == (old.size, old.modified)
+
+
+@dataclass
+class Reading:
+    """The logs of a run, as far as they are read and sent."""
+
+    state: RunState
+    """Their fold."""
+    scan: Scan
+    """Of the last one, the only one that grows."""
+    logs: tuple[ReadLog, ...]
+    point: LanePoint | None
+    """Where the last one goes on."""
+
+    def fits(self, segments: Sequence[Segment]) -> bool:
+        """Whether these are the logs, of which but the last may have grown."""
+        last = len(segments) - 1
+        return len(self.logs) == len(segments) and all(
+            log.fits(segment, may_grow=index == last)
+            for index, (log, segment) in enumerate(zip(self.logs, segments, strict=True))
         )
 
 
@@ -70,17 +95,18 @@ class Readings:
         self._guard = threading.Lock()
         self._kept: OrderedDict[tuple[Target, Path], Reading] = OrderedDict()
 
-    def take(self, target: Target, segment: Segment) -> Reading | None:
-        """The reading of a log, if there is one that fits. It is not kept any more."""
+    def take(self, target: Target, segments: Sequence[Segment]) -> Reading | None:
+        """The reading of the logs of a run, if there is one that fits. It is not kept any more."""
         with self._guard:
-            reading = self._kept.pop((target, segment.head.path), None)
-        return reading if reading is not None and reading.fits(segment) else None
+            reading = self._kept.pop((target, segments[-1].head.path), None)
+        return reading if reading is not None and reading.fits(segments) else None
 
-    def put(self, target: Target, path: Path, reading: Reading) -> None:
-        """Keep a reading, unless it is one of a small log, or of a damaged one, which may be repaired in place."""
-        if reading.facts.damage or reading.facts.size < _SMALLEST:
+    def put(self, target: Target, reading: Reading) -> None:
+        """Keep a reading, unless the logs are small, or the last one is damaged: it may be repaired in place."""
+        last = reading.logs[-1]
+        if last.facts.damage or sum(log.facts.size for log in reading.logs) < _SMALLEST:
             return
         with self._guard:
-            self._kept[target, path] = reading
+            self._kept[target, last.head.path] = reading
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)

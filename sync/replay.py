@@ -23,9 +23,9 @@ from .errors import AuthError, Conflict, Interrupted, OutOfTime, Permanent, Refu
 from .filelane import send_files
 from .kin import check_others
 from .lock import Lock, LockedError
-from .placing import Opening, Stitch
+from .placing import Opening, Stitch, stitch
 from .plan import RunPlan
-from .readings import Mark, Reading
+from .readings import Reading, ReadLog
 from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict
 from .rowlane import LanePoint, LastWord, RowLane, gather_console
 from .scan import Facts, NeedsFold, Scan
@@ -187,7 +187,11 @@ class RunReplay:
             else:
                 work.folds_later = True
                 return
-        self._read_all(fold_rows=True, scan=self._take_reading())
+        scan = self._take_reading()
+        if scan is not None:
+            self._read_on(scan)
+        else:
+            self._read_all(fold_rows=True)
         for segment in self.segments:
             cursor = segment.cursor
             if cursor is None:
@@ -197,45 +201,56 @@ class RunReplay:
                 segment.rows_before = 0
             cursor.version = VERSION
 
-    def _is_alone(self) -> bool:
-        """Whether the only log has nothing to be stitched to."""
-        return len(self.segments) == 1 and self.work.start.highest is None
+    def _openings(self) -> list[Opening]:
+        """What tells how the logs are stitched; a log that has nothing to be stitched to is not looked at for it."""
+        if len(self.segments) == 1 and self.work.start.highest is None:
+            return [Opening()]
+        return [segment.opening for segment in self.segments]
 
     def _take_reading(self) -> Scan | None:
-        """The scan of the pass before, if there was one and the log has only grown since; its fold becomes this one's."""
-        readings, self._point = self.context.readings, None
-        reading = readings.take(self.work.target, self.work.last) if readings is not None and self._is_alone() else None
+        """The scan of the last log by the pass before, if there was one and only that log has grown since.
+
+        Its fold becomes this one's, and the logs before it are not read again.
+        """
+        readings, work, self._point = self.context.readings, self.work, None
+        reading = readings.take(work.target, self.segments) if readings is not None else None
         if reading is None:
             return None
-        self.work.state, self._point = reading.state, reading.point
+        places = [log.place for log in reading.logs]
+        facts = [log.facts for log in reading.logs]
+        if stitch(self._openings(), facts, work.start, self.context.settings.overlap, work.anchors) != places:
+            return None
+        for segment, log in zip(self.segments, reading.logs, strict=True):
+            segment.facts, segment.place = log.facts, log.place
+        work.state, self._point = reading.state, reading.point
         return reading.scan
 
     def _leave_reading(self) -> None:
         """For the next pass, if there is going to be one."""
         readings, work, last = self.context.readings, self.work, self.work.last
         goes_on = last.found.exit_code is None and work.is_young(last)
-        if readings is None or self._scanned is None or not (goes_on and self._is_alone()):
+        if readings is None or self._scanned is None or not goes_on:
             return
-        if last.position.offset == last.found.end:
-            mark = Mark.of(last.position)
-            reading = Reading(work.state, self._scanned, last.found, last.head.identity, mark, self._point)
-            readings.put(work.target, last.head.path, reading)
+        if all(segment.position.offset == segment.found.end for segment in self.segments):
+            logs = tuple(ReadLog.of(segment) for segment in self.segments)
+            readings.put(work.target, Reading(work.state, self._scanned, logs, self._point))
 
-    def _read_all(self, *, fold_rows: bool, scan: Scan | None = None) -> None:
-        """Read each log; `scan` has begun to read the only one."""
+    def _read_on(self, scan: Scan) -> None:
+        """Read what has come since `scan` stopped, in the last log."""
+        self._scanned = scan
+        self.work.last.facts = scan.read(young=self.work.is_young(self.work.last))
+
+    def _read_all(self, *, fold_rows: bool) -> None:
+        """Read each log."""
         work = self.work
-        alone = self._is_alone()
-        openings = [Opening()] if alone else [segment.opening for segment in self.segments]
-        stitching = Stitch(openings, work.start, self.context.settings.overlap, work.anchors)
+        stitching = Stitch(self._openings(), work.start, self.context.settings.overlap, work.anchors)
         for index, segment in enumerate(self.segments):
             head, place = segment.head, stitching.begin()
             cursor = segment.cursor if index == 0 or work.anchors else None
             before = cursor.runtime_before if cursor is not None else work.start.runtime
             work.state.elapsed.before = max(work.state.elapsed.before, before)
             segment.place = place
-            self._scanned = scan or Scan(
-                head.path, work.state, start_ns=head.start_ns, fold_rows=fold_rows, steps=place.steps
-            )
+            self._scanned = Scan(head.path, work.state, start_ns=head.start_ns, fold_rows=fold_rows, steps=place.steps)
             segment.facts = self._scanned.read(young=work.is_young(segment))
             stitching.end(segment.facts)
 
@@ -279,17 +294,18 @@ class RunReplay:
 
     def _send_rows(self, console_file: runfiles.ConsoleFile) -> bool:
         """Send what the cursors do not know of; whether `console_file` has all that was printed."""
-        work, whole = self.work, True
+        work = self.work
         remote = work.remote()
         facts = [segment.found for segment in self.segments]
         gaps = len(work.state.gaps)
         has_console = any(fact.lines.console for fact in facts)
+        begun = self._point  # of the last log; then the others lie before it, read and sent
         structured = has_console and "STRUCTURED_CONSOLE_LOGS" in self.context.features(remote.project)
         for segment in self.segments:
             log, found = os.fspath(segment.head.path), segment.found
             cursor = segment.position
             is_last = segment is work.last
-            if not is_last and not found.lines.console and cursor.offset == found.end:
+            if not is_last and cursor.offset == found.end and (begun is not None or not found.lines.console):
                 continue
             self.context.reporter(
                 Started(
@@ -305,8 +321,7 @@ class RunReplay:
                 if any(lock.lost for lock in self._held):
                     raise LockedError("another sync took it over, because this one had given no sign of life")
 
-            point = self._point if len(self.segments) == 1 else None
-            printed = console_file if point is None else runfiles.ConsoleFile()
+            printed = console_file if begun is None else runfiles.ConsoleFile()
             lane = RowLane(
                 self.context.api,
                 remote,
@@ -320,16 +335,14 @@ class RunReplay:
                 advance,
                 work.state if work.folds_later else None,
                 self.context.api.uplink.body_bytes,
-                point=point,
+                point=begun if is_last else None,
             )
             with contextlib.nullcontext() if printed is console_file else contextlib.closing(printed):
                 lane.send(last)
-            whole = point is None
             self._point = lane.point
-
         if work.folds_later:
             facts[0].damage += work.state.gaps[gaps:]
-        return whole
+        return begun is None
 
 
 class _LostRunError(Exception):

@@ -10,10 +10,11 @@ import pytest
 from runferry.logformat import LogReader, RunState
 from runferry.sync import SyncSettings, Verdict, readings, sync
 from runferry.sync.credentials import ApiKey
-from runferry.sync.cursor import Cursor, Target
+from runferry.sync.cursor import Cursor, Lines, Target
 from runferry.sync.places import Places
+from runferry.sync.placing import Place
 from runferry.sync.plan import LogHead
-from runferry.sync.readings import Mark, Reading, Readings
+from runferry.sync.readings import Mark, Reading, Readings, ReadLog
 from runferry.sync.scan import Facts, Scan
 from runferry.sync.segment import Segment
 from runferry.sync.transport import Answer
@@ -68,16 +69,18 @@ def rows(first: int, count: int, **extra: Any) -> list[Any]:
     ]
 
 
-def fresh(rig: WatchRig, log: Path) -> FakeRun:
-    """What one sync of the whole log leaves on a server of its own."""
+def fresh(rig: WatchRig, *found: Path) -> FakeRun:
+    """What one sync of the whole logs leaves on a server of its own."""
     backend = FakeBackend()
     backend.features = rig.backend.features
-    copy = rig.folder.parent / "copies" / str(random.random()) / log.parent.name
-    copy.mkdir(parents=True)
-    (copy / log.name).write_bytes(log.read_bytes())
-    rig.settle(copy / log.name, 0)
+    folder = rig.folder.parent / "copies" / str(random.random())
+    for log in found:
+        copy = folder / log.parent.name / log.name
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes(log.read_bytes())
+        rig.settle(copy, 0)
     settings = SyncSettings(base_url=URL, state_dir=rig.state)
-    sync([copy], settings, key=ApiKey(KEY, base_url=URL, source="test"), transport=backend, clock=rig.clock)
+    sync([folder], settings, key=ApiKey(KEY, base_url=URL, source="test"), transport=backend, clock=rig.clock)
     return backend.runs["live"]
 
 
@@ -199,18 +202,27 @@ def test_the_runs_used_last_are_kept(tmp_path: Path) -> None:
     for segment in segments:
         state = RunState()
         scan = Scan(segment.head.path, state, start_ns=0)
-        reading = Reading(state, scan, facts, segment.head.identity, Mark.of(cursor), None)
-        kept.put(target, segment.head.path, reading)
+        log = ReadLog(segment.head, facts, Place(Lines()), Mark.of(cursor))
+        kept.put(target, Reading(state, scan, (log,), None))
 
-    assert [kept.take(target, segment) is not None for segment in segments] == [False, True, True]
-    assert kept.take(target, segments[1]) is None
+    assert [kept.take(target, [segment]) is not None for segment in segments] == [False, True, True]
+    assert kept.take(target, [segments[1]]) is None
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_growing_in_any_steps_leaves_what_one_sync_leaves(rig: WatchRig, meter: Meter, seed: int) -> None:
-    """Rows in parts, without steps, of changing keys; samples, console, config, summaries, metrics; cut anywhere between."""
+@pytest.mark.parametrize("earlier", [0, 2])
+@pytest.mark.parametrize("seed", range(8))
+def test_growing_in_any_steps_leaves_what_one_sync_leaves(rig: WatchRig, meter: Meter, seed: int, earlier: int) -> None:
+    """Rows in parts, without steps, of changing keys; samples, console, config, summaries, metrics; cut anywhere between.
+
+    The same behind earlier logs of the run, of which the steps are partly logged again, and one was killed.
+    """
     rng = random.Random(seed)
-    log = rig.begin(rows=0)
+    before = [rig.begin(rows=rng.randrange(1, 6), start=10.0 * number) for number in range(earlier)]
+    for number, first in enumerate(before):
+        rig.grow(first, logs.output("one\nbegun ", 1), logs.sample(1, {"cpu": 1.0}), logs.row(20 * number + 3))
+        if number:
+            rig.grow(first, logs.exit_record(1))
+    log = rig.begin(rows=0, start=30.0 if earlier else 0.0, **({"starting_step": 2} if seed % 2 and earlier else {}))
     shadow = rig.folder.parent / "shadow" / log.name
     shadow.parent.mkdir()
     shadow.write_bytes(log.read_bytes())
@@ -245,7 +257,7 @@ def test_growing_in_any_steps_leaves_what_one_sync_leaves(rig: WatchRig, meter: 
 
     def grow() -> None:
         if rng.random() < 0.3 and rig.backend.runs:
-            assert rig.backend.runs["live"].lines == fresh(rig, log).lines
+            assert rig.backend.runs["live"].lines == fresh(rig, *before, log).lines
         if rng.random() < 0.8:
             logs.make_log(shadow, *records(), append=True)
         show(whole=rng.random() < 0.7)
@@ -254,29 +266,82 @@ def test_growing_in_any_steps_leaves_what_one_sync_leaves(rig: WatchRig, meter: 
         logs.make_log(shadow, logs.exit_record(3), append=True)
         show(whole=True)
 
-    report = rig.watch(log.parent, story=Story(*[grow] * 25, end))
+    report = rig.watch(*(path.parent for path in [*before, log]), story=Story(*[grow] * 25, end))
 
-    assert rig.only(report).verdict is Verdict.SYNCED
+    assert set(report.verdicts.values()) == {Verdict.SYNCED}
     assert meter.taken > 5
-    ours, once = rig.backend.runs["live"], fresh(rig, log)
+    ours, once = rig.backend.runs["live"], fresh(rig, *before, log)
     assert ours.lines == once.lines
     assert (ours.summary, ours.config, ours.exit_code) == (once.summary, once.config, once.exit_code)
     assert ours.files == once.files
 
 
-def test_a_run_of_several_logs_is_read_whole(rig: WatchRig, meter: Meter) -> None:
-    """Their console is one file, each line of it once; nothing of one log is taken for another's."""
-    first = rig.begin(rows=2)
-    rig.grow(first, logs.output("one\n", 1), logs.exit_record(1))
-    log = rig.begin(rows=2, start=30.0)
-    rig.grow(log, logs.output("two\n", 1))
-    story = Story(
-        lambda: rig.grow(log, logs.row(2), logs.output("three\n", 2)),
-        lambda: rig.grow(log, logs.row(3), logs.output("four\n", 3), logs.exit_record(0)),
-    )
-    rig.watch(rig.folder, idle=5, story=story)
+def test_a_pass_over_several_logs_reads_what_is_new_of_the_last(rig: WatchRig, meter: Meter) -> None:
+    """The earlier ones are read by the first pass, and once more at the end for the console: one file, each line once."""
+    first = rig.begin(rows=0)
+    rig.grow(first, *rows(0, 5_000), logs.output("one\n", 1), logs.exit_record(1))
+    log = rig.begin(rows=0, start=30.0)
+    rig.grow(log, *rows(5_000, 5_000), logs.output("two\n", 1))
+    size = first.stat().st_size + log.stat().st_size
+    spent: list[int] = []
 
+    def grow(step: int, *more: Any) -> Any:
+        def happen() -> None:
+            spent.append(meter.spent())
+            rig.grow(log, logs.row(step), *more)
+
+        return happen
+
+    story = Story(
+        grow(10_000, logs.output("three\n", 2)),
+        *[grow(step) for step in range(10_001, 10_010)],
+        grow(10_010, logs.output("four\n", 3), logs.exit_record(0)),
+    )
+    rig.watch(first.parent, log.parent, story=story)
+
+    assert spent[0] > 2 * size * 0.9
+    assert meter.taken == 11
+    assert all(cost < 0.05 * size for cost in spent[1:])
     run = rig.backend.runs["live"]
     assert run.files["output.log"] == b"one\ntwo\nthree\nfour\n"
     assert [line.split(" ")[-1] for line in run.stream("console")] == ["one", "two", "three", "four"]
-    assert len(run.rows) == 6
+    assert len(run.rows) == 10_011
+    assert set(rig.backend.written.values()) == {1}
+
+
+@pytest.mark.parametrize("change", ["grows", "is replaced", "is repaired", "goes away", "comes late", "begins earlier"])
+def test_a_change_of_an_earlier_log_is_seen(rig: WatchRig, change: str) -> None:
+    """All logs are read again then, and the server holds what they hold now."""
+    first = rig.begin(rows=3)
+    log = rig.begin(rows=0, start=30.0, starting_step=3)
+    data = first.read_bytes()
+
+    def happen() -> None:
+        if change == "grows":
+            rig.grow(first, logs.row(3), logs.output("late\n", 1))
+        elif change == "is replaced":
+            copy = first.with_name("copy")
+            copy.write_bytes(data)
+            logs.make_log(copy, logs.row(3), append=True)
+            copy.rename(first)
+        elif change == "is repaired":
+            first.write_bytes(data)
+            rig.settle(first, 0)
+        elif change == "goes away":
+            first.unlink()
+        elif change == "comes late":
+            rig.begin(rows=2, start=20.0)
+        rig.grow(log, logs.row(2 if change == "begins earlier" else 4))
+
+    if change == "is repaired":
+        first.write_bytes(data[:-60] + bytes(10) + data[-50:])
+        rig.settle(first, 0)
+    # After the passes that change it, the log goes on as any other.
+    story = Story(None, happen, None, lambda: rig.grow(log, logs.row(5)), lambda: rig.grow(log, logs.exit_record(0)))
+    rig.watch(rig.folder, idle=90, story=story)
+
+    steps = [row["_step"] for row in rig.backend.runs["live"].rows]
+    if change == "goes away":
+        assert steps == [0, 1, 2, 4, 5]
+    else:
+        assert rig.backend.runs["live"].lines == fresh(rig, *sorted(rig.folder.glob("run-*/run-live.wandb"))).lines
