@@ -24,7 +24,7 @@ _LAST_SUCCESS = re.compile(rf"^{_PREFIX}last_success_timestamp_seconds ([0-9.e+]
 
 @dataclass
 class Family:
-    """A metric: name without prefix and `_total`, kind (`counter`, `gauge` or `info`), help, and values by labels."""
+    """A metric: name without prefix and `_total`, kind (`counter` or `gauge`), help, and values by labels."""
 
     name: str
     kind: str
@@ -89,12 +89,13 @@ class MetricsFile:
     def families(self) -> list[Family]:
         """All metrics, with their values now."""
         board, traffic = self._board, self._counters.read()
-        done_well = self._exit_code == 0 or (self._exit_code is None and board.verdicts and not board.undone)
-        if done_well:
+        all_told = board.verdicts and len(board.verdicts) >= board.logs  # and a watch goes on
+        if self._exit_code == 0 or (self._exit_code is None and all_told and not board.undone):
             self._last_success = self._now()
         counts = board.counts()
         families = [
-            _one("build", "info", "The version that wrote this.", 1, {"version": self._version}),
+            # (Not of type `info`: node_exporter's parser would refuse the file for it.)
+            _one("build_info", "gauge", "The version that wrote this.", 1, {"version": self._version}),
             _one("start_time_seconds", "gauge", "When this sync began, in seconds since the epoch.", self._began),
             _one("duration_seconds", "gauge", "How long this sync has taken.", self._monotonic() - board.began),
             _one("logs", "gauge", "Logs that were found.", board.logs),
@@ -142,7 +143,7 @@ def exposition(families: list[Family]) -> str:
         if unit:
             lines.append(f"# UNIT {name} {unit}")
         lines.append(f"# HELP {name} {_escaped(family.help, quotes=False)}")
-        suffix = {"counter": "_total", "info": "_info"}.get(family.kind, "")
+        suffix = "_total" if family.kind == "counter" else ""
         for labels, value in family.values.items():
             inner = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
             lines.append(f"{name}{suffix}{f'{{{inner}}}' if inner else ''} {value!r}")

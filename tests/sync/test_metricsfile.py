@@ -111,6 +111,29 @@ def test_the_last_success_outlives_a_failure(tmp_path: Path, clock: FakeClock) -
     assert found["runferry_sync_last_success_timestamp_seconds"] == {(): success}
 
 
+def test_a_sync_halfway_is_no_success_yet(tmp_path: Path, clock: FakeClock) -> None:
+    """The first logs may be synced and a later one fail: the file says nothing of success before all have a verdict."""
+    path = tmp_path / "m.prom"
+    file = open_file(path, clock)
+    file(Planned(2, 2))
+    file(RunReport("a", "r", Verdict.SYNCED, ""))
+    file.tick()
+    assert "runferry_sync_last_success_timestamp_seconds" not in parse(path.read_text())
+    file(RunReport("b", "s", Verdict.SYNCED, ""))
+    file.tick()
+
+    assert "runferry_sync_last_success_timestamp_seconds" in parse(path.read_text())
+
+
+def test_types_are_those_that_every_parser_knows(tmp_path: Path, clock: FakeClock) -> None:
+    """The parser of node_exporter's textfile collector refuses a whole file for one type that it does not know, such as `info`."""
+    open_file(tmp_path / "m.prom", clock)
+    text = (tmp_path / "m.prom").read_text()
+
+    assert {line.split()[3] for line in text.splitlines() if line.startswith("# TYPE")} == {"counter", "gauge"}
+    assert parse(text)["runferry_sync_build_info"] == {(("version", '1.0"\\x'),): 1}
+
+
 def test_a_watch_with_nothing_undone_is_a_success(tmp_path: Path, clock: FakeClock) -> None:
     """A watch has no exit code for weeks: it succeeds as long as no log has trouble."""
     path = tmp_path / "m.prom"
