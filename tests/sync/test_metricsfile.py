@@ -131,7 +131,7 @@ def test_types_are_those_that_every_parser_knows(tmp_path: Path, clock: FakeCloc
     text = (tmp_path / "m.prom").read_text()
 
     assert {line.split()[3] for line in text.splitlines() if line.startswith("# TYPE")} == {"counter", "gauge"}
-    assert parse(text)["runferry_sync_build_info"] == {(("version", '1.0"\\x'),): 1}
+    assert parse(text)["runferry_sync_build_info"] == {(("version", r"1.0\"\\x"),): 1}
 
 
 def test_a_watch_with_nothing_undone_is_a_success(tmp_path: Path, clock: FakeClock) -> None:
