@@ -215,6 +215,11 @@ class RunState:
         return self._summary.tree()
 
     @property
+    def row_step(self) -> bytes | None:
+        """The text of the latest row's step: a record of the same step is a part of that row."""
+        return self._row_step
+
+    @property
     def summary_step(self) -> bytes:
         """The text of the step that the latest summary record carries: what a row of that step leaves, it has said already."""
         return self._summary_step

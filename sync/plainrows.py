@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
+from ..logformat import Batch, Record
 from ..logformat.history import RUNTIME, STEP, TIMESTAMP, Path
+from ..logformat.record import Entry
 from ..logformat.wire import BYTES, WireError, fields, read_varint
 from .lines import Row, are_json, member
 from .rowfold import repeats
@@ -200,6 +203,48 @@ class PlainRows:
             self._above.add(path[0])
         self._paths[name], self._sizes[head], self._summary_names[head] = path, size, name
         return True
+
+
+class Taker(Protocol):
+    """Takes the records of a log in their order, as `in_blocks` gives them."""
+
+    def begin_block(self, plain: PlainRows) -> bool:
+        """Start a block by `PlainRows.begin`; False if the next row has to take the long way."""
+
+    def take_block(self, block: Block) -> None:
+        """Take rows, and the summary records between them."""
+
+    def take_record(self, record: Record) -> None:
+        """Take any record."""
+
+
+def in_blocks(batch: Batch, entries: list[Entry], plain: PlainRows, taker: Taker) -> None:
+    """Give some entries of a batch to `taker` in their order: plain rows in blocks, everything else record by record."""
+    base = batch.base
+    begun, quick = 0, taker.begin_block(plain)
+    for at, (kind, data, start, stop, offset, _) in enumerate(entries):
+        if kind == "history":
+            if quick and plain.row(data[start:stop], base + offset):
+                continue
+        elif kind == "summary" and plain.summary(data[start:stop]):
+            continue
+        _end_block(batch, entries[begun:at], plain, taker)
+        taker.take_record(batch.record_of(entries[at]))
+        begun, quick = at + 1, taker.begin_block(plain)
+    _end_block(batch, entries[begun:], plain, taker)
+
+
+def _end_block(batch: Batch, entries: list[Entry], plain: PlainRows, taker: Taker) -> None:
+    """Give the entries of a block as one; one by one if they are not plain after all."""
+    block = plain.end()
+    if block is None:
+        rest = entries
+    else:
+        taker.take_block(block)
+        said = plain.announced is not None
+        rest = [next(entry for entry in reversed(entries) if entry[0] == "summary")] if said else []
+    for entry in rest:
+        taker.take_record(batch.record_of(entry))
 
 
 def _parse(head: bytes) -> tuple[Path, int] | None:

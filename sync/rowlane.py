@@ -19,20 +19,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..logformat import Batch, LogReader, Record, RunState, WireError, decode_history
-from ..logformat.record import Entry
 from .api import Api, RemoteRun
 from .body import Body
 from .cursor import Cursor, Lines, prefix_hash, row_mark
 from .errors import Permanent, TooLarge
 from .lines import Console, Row, Rows, console_text, event_line
-from .plainrows import PlainRows
+from .plainrows import Block, PlainRows, in_blocks
 from .rowfold import RowFold
 from .runfiles import ConsoleFile
 from .scan import Facts, good_records
 from .steps import ALL_STEPS
 
 _SMALLEST_BODY = 64 * 1024
-_LINES = Console.KINDS | {"stats"}  # kinds of records that are no rows and become lines
+_LINES = Console.KINDS | {"history", "stats"}  # kinds of records that become lines
+_FOLDED = _LINES | {"summary"}
 
 
 @dataclass
@@ -179,43 +179,24 @@ class RowLane:
 
     def _take(self, batch: Batch) -> bool:
         """Take the records of a batch in their order, rows in blocks where they allow it; False once the end is reached."""
-        entries, base, plain, folds = batch.entries, batch.base, self._plain, self._fold is not None
         end = self.facts.end
-        more = batch.end < end
+        kinds = _LINES if self._fold is None else _FOLDED
+        entries = [entry for entry in batch.entries if entry[0] in kinds]
         if batch.end > end:  # it has grown since the first reading
-            entries = [entry for entry in entries if base + entry[4] < end]
-        begun, quick = 0, self._begin_block()
-        for at, entry in enumerate(entries):
-            kind, data, start, stop, offset, _ = entry
-            if kind == "history":
-                if quick and plain.row(data[start:stop], base + offset):
-                    continue
-            elif kind == "summary":
-                if not folds or plain.summary(data[start:stop]):
-                    continue
-            elif kind not in _LINES:
-                continue
-            self._end_block(batch, entries[begun:at])
-            self._record(batch.record_of(entry))
-            begun, quick = at + 1, self._begin_block()
-        self._end_block(batch, entries[begun:])
-        return more
+            entries = [entry for entry in entries if batch.base + entry[4] < end]
+        in_blocks(batch, entries, self._plain, self)
+        return batch.end < end
 
-    def _begin_block(self) -> bool:
+    def begin_block(self, plain: PlainRows) -> bool:
         """Start a block of plain rows; False if the next row has to take the long way."""
         row = self._rows.latest
-        self._plain.begin(row.step if row is not None else None, self.state.summary_step if self.state else None)
+        plain.begin(row.step if row is not None else None, self.state.summary_step if self.state else None)
         if self.facts.steps != ALL_STEPS or self.facts.runtime_shift:
             return False
         return self._fold is None or not self._fold.waits
 
-    def _end_block(self, batch: Batch, entries: list[Entry]) -> None:
-        """Take the rows of a block, and the summary records between them; one by one if they are not plain after all."""
-        block = self._plain.end()
-        if block is None:
-            for entry in entries:
-                self._record(batch.record_of(entry))
-            return
+    def take_block(self, block: Block) -> None:
+        """Take a block of plain rows: all but the last of them are whole."""
         if self._fold is not None and self.state is not None:
             self._fold.flush()
             self.state.add_rows(block.steps, block.leaves, block.timestamps, block.runtimes)
@@ -223,14 +204,11 @@ class RowLane:
             self._put("history", text, block.offsets[0])
         self._rows.take(block.last)
         self._row_records += len(block.lines)
-        lines, offsets = block.lines[:-1], block.offsets[1:]  # the last row may get further parts
+        lines, offsets = block.lines[:-1], block.offsets[1:]
         passed = min(max(0, self._sent.history - self._seen.history), len(lines))
         self._seen.history += len(lines)
         self._put_rows(lines[passed:], offsets[passed:])
         self._offset = block.offsets[-1]
-        if self._plain.announced is not None:
-            announced = next(entry for entry in reversed(entries) if entry[0] == "summary")
-            self._record(batch.record_of(announced))
 
     def _put_rows(self, lines: list[str], offsets: list[int]) -> None:
         """As `_put`, for one row after the other, each with its offset."""
@@ -250,7 +228,7 @@ class RowLane:
                 self._post(self._body, offsets[begun])
                 self._body = self._new_body()
 
-    def _record(self, record: Record) -> None:
+    def take_record(self, record: Record) -> None:
         """Take one record the long way."""
         texts = self._row(record) if record.kind == "history" else self._others(record)
         for text in texts:

@@ -18,6 +18,7 @@ from ..logformat.record import Entry
 from ..logformat.runstate import Alert
 from .cursor import Lines
 from .lines import Console
+from .plainrows import Block, PlainRows, in_blocks
 from .steps import ALL_STEPS, StepCounter, Steps
 
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
@@ -127,6 +128,7 @@ class Scan:
         self._end = self._row_records = self._console_lines = 0
         self._first_step: int | None = None
         self._guess = _Guess()
+        self._plain = PlainRows(0, folds=True)
         self._rows_before, self._parts_before = state.row_count, state.part_count
         self._samples_before, self._gaps_before = state.sample_count, len(state.gaps)
         self._lists_before = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
@@ -166,12 +168,29 @@ class Scan:
                 self._state.add(batch)
                 continue
             self._end = batch.end
-            for entry in self._guess.others(batch.entries) if passes_rows else batch.entries:
-                self._add(batch.record_of(entry))
+            if self._steps != ALL_STEPS:
+                for record in batch.records():
+                    self.take_record(record)
+            else:
+                entries = self._guess.others(batch.entries) if passes_rows else batch.entries
+                in_blocks(batch, entries, self._plain, self)
         if passes_rows:
             self._row_records, self._first_step = self._guess.rows, self._guess.first_step
 
-    def _add(self, record: Record) -> None:
+    def begin_block(self, plain: PlainRows) -> bool:
+        """Start a block of plain rows; False if the next row has to be folded by itself."""
+        state = self._state
+        plain.begin(state.row_step, state.summary_step)
+        return not (state.folds_metrics or state.elapsed.shift)
+
+    def take_block(self, block: Block) -> None:
+        """Fold a block of plain rows."""
+        self._state.add_rows(block.steps, block.leaves, block.timestamps, block.runtimes)
+        self._row_records += len(block.steps)
+        if self._first_step is None:
+            self._first_step = int(block.steps[0])
+
+    def take_record(self, record: Record) -> None:
         """Take in one record."""
         kind, body = record.kind, record.body
         if kind == "history":
