@@ -221,8 +221,15 @@ class RunState:
 
     @property
     def summary_step(self) -> bytes:
-        """The text of the step that the latest summary record carries: what a row of that step leaves, it has said already."""
+        """The text of the step that the latest summary record carries: what a row of that step leaves, it has said already.
+
+        May be set, by who has found that record to say no more than its row, and has added the row instead.
+        """
         return self._summary_step
+
+    @summary_step.setter
+    def summary_step(self, text: bytes) -> None:
+        self._summary_step = text
 
     @property
     def folds_metrics(self) -> bool:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..logformat import Batch, Record
+from ..logformat import Batch, Record, RunState
 from ..logformat.history import RUNTIME, STEP, TIMESTAMP, Path
 from ..logformat.record import Entry
 from ..logformat.wire import BYTES, WireError, fields, read_varint
@@ -48,6 +48,13 @@ class Block:
     """Of the summary: the latest text of each key. No key is above another one."""
     timestamps: list[bytes]
     runtimes: list[bytes]
+    spoken: bytes
+    """The step of which the latest summary record speaks."""
+
+    def fold(self, state: RunState) -> None:
+        """Add the rows to a run's state, and what the summary records say."""
+        state.add_rows(self.steps, self.leaves, self.timestamps, self.runtimes)
+        state.summary_step = self.spoken
 
 
 class PlainRows:
@@ -64,9 +71,9 @@ class PlainRows:
         self._above: set[str] = set()  # first parts of nested keys
         self._small = b""  # the summary record before, which the peer writes beside each row
         self._small_leaves: dict[bytes, bytes] = {}
-        self.begin(None, None)
+        self.begin(None, b"")
 
-    def begin(self, before: bytes | None, spoken: bytes | None) -> None:
+    def begin(self, before: bytes | None, spoken: bytes) -> None:
         """Start a block: behind a row of step `before`. A row of step `spoken` is not for the summary, so it is refused."""
         if len(self._sizes) > _HEADS_KEPT:
             for table in (self._names, self._sizes, self._summary_names, self._paths, self._above, self._small_leaves):
@@ -115,8 +122,9 @@ class PlainRows:
             return False
         said = self.announced
         if said is not None:
-            same = len(said) + len(left) == len(body) and body.startswith(said)
-            if not (same or repeats(said, body) or self._fold_small(said)):
+            if (len(said) + len(left) == len(body) and body.startswith(said)) or repeats(said, body):
+                self._spoken = step
+            elif not self._fold_small(said):
                 return False
             self.announced = None
         self._before = step
@@ -163,6 +171,7 @@ class PlainRows:
             {self._paths[name]: text for name, text in self._leaves.items()},
             self._timestamps,
             self._runtimes,
+            self._spoken,
         )
 
     def _fold_small(self, body: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..logformat import Record, RunState
+from ..logformat.history import STEP
 
 _STEP_TAG = 0x12  # of the field behind the items of a row
 
@@ -19,6 +20,8 @@ class RowFold:
         self._state = state
         self._held: list[bytes] | None = None
         self._paths: tuple[tuple[str, ...], ...] = ()
+        self._spoken = False
+        """A summary record has said what the row that is held leaves; parts of it that follow leave nothing."""
         self._holds = True
         self._announced: Record | None = None
         """A summary record that may say no more than the row behind it."""
@@ -30,19 +33,21 @@ class RowFold:
 
     def row(self, paths: tuple[tuple[str, ...], ...], values: list[bytes], body: bytes) -> None:
         """Take the next row into account: its items, and its record's bytes."""
+        spoken = False
         if self._announced is not None:
             # (A null is no value in a row, and one in a summary record.)
-            if b"null" not in values and repeats(self._announced.body, body):
+            spoken = b"null" not in values and repeats(self._announced.body, body)
+            if spoken:
                 self._announced = None
             else:
                 self._fold_summary()
+        if self._holds and not self._spoken:
+            self._fold_row(overwritten=paths is self._paths and b"null" not in values)
+        else:
+            self._fold_row()
+        self._paths, self._held, self._spoken = paths, values, spoken
         if not self._holds:
-            self._state.add_row(paths, values)
-            return
-        if self._held is not None:
-            overwritten = paths is self._paths and b"null" not in values
-            self._state.add_row(self._paths, self._held, overwritten=overwritten)
-        self._paths, self._held = paths, values
+            self._fold_row()
 
     def summary(self, record: Record) -> None:
         """Take a summary record into account."""
@@ -54,10 +59,12 @@ class RowFold:
         self._fold_row()
         self._fold_summary()
 
-    def _fold_row(self) -> None:
+    def _fold_row(self, *, overwritten: bool = False) -> None:
         if self._held is not None:
-            self._state.add_row(self._paths, self._held)
-        self._held = None
+            self._state.add_row(self._paths, self._held, overwritten=overwritten)
+            if self._spoken and STEP in self._paths:
+                self._state.summary_step = self._held[self._paths.index(STEP)]
+        self._held, self._spoken = None, False
 
     def _fold_summary(self) -> None:
         record, self._announced = self._announced, None

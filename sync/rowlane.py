@@ -190,7 +190,7 @@ class RowLane:
     def begin_block(self, plain: PlainRows) -> bool:
         """Start a block of plain rows; False if the next row has to take the long way."""
         row = self._rows.latest
-        plain.begin(row.step if row is not None else None, self.state.summary_step if self.state else None)
+        plain.begin(row.step if row is not None else None, self.state.summary_step if self.state else b"")
         if self.facts.steps != ALL_STEPS or self.facts.runtime_shift:
             return False
         return self._fold is None or not self._fold.waits
@@ -199,7 +199,7 @@ class RowLane:
         """Take a block of plain rows: all but the last of them are whole."""
         if self._fold is not None and self.state is not None:
             self._fold.flush()
-            self.state.add_rows(block.steps, block.leaves, block.timestamps, block.runtimes)
+            block.fold(self.state)
         for text in self._finished(self._rows.latest):
             self._put("history", text, block.offsets[0])
         self._rows.take(block.last)

@@ -185,7 +185,7 @@ class Scan:
 
     def take_block(self, block: Block) -> None:
         """Fold a block of plain rows."""
-        self._state.add_rows(block.steps, block.leaves, block.timestamps, block.runtimes)
+        block.fold(self._state)
         self._row_records += len(block.steps)
         if self._first_step is None:
             self._first_step = int(block.steps[0])
