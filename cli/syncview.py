@@ -17,7 +17,7 @@ import click
 
 from ..sync.board import Board, groups, shape
 from ..sync.report import Cleaned, Event, Finished, Paused, Planned, Retrying, RunReport, Started, Verdict, WouldSend
-from .text import plain_json, printable, size, span
+from .text import clip, plain_json, printable, size, span
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +33,7 @@ FRAMES_PER_S = 4
 _GROUPS_FROM = 10  # logs: fewer verdicts still stand on the screen
 _MOST_GROUPS = 20
 _MOST_REASONS = 1000
+_LONGEST_REASON = 200  # characters, of a wait or a group; a server may answer with a page. Verdicts say all of it
 
 
 class View(Protocol):
@@ -148,7 +149,7 @@ class PlainLines:
 
     def _say(self, text: str, *, is_result: bool = False) -> None:
         self._spoke = self._now()
-        click.echo(text, err=not is_result)
+        click.echo(printable(text), err=not is_result)
 
     def _progress(self) -> str:
         board = self._board
@@ -242,7 +243,10 @@ class Lines:
         self._dry = False
 
     def of(self, event: Event) -> list[tuple[str, bool]]:
-        """The lines of an event, after the board was told of it."""
+        """The lines of an event, after the board was told of it; they hold nothing that a terminal would obey."""
+        return [(printable(text), is_result) for text, is_result in self._of(event)]
+
+    def _of(self, event: Event) -> list[tuple[str, bool]]:
         if isinstance(event, Planned):
             return [(f"{_count(event.logs, 'log')} of {_count(event.runs, 'run')}", False)]
         if isinstance(event, (Retrying, Paused)):
@@ -269,10 +273,10 @@ class Lines:
         self._told[kind] = now, 0
         since = f" ({more} more since the last such line)" if more else ""
         if isinstance(event, Paused):
-            return [f"waiting {event.wait:.1f} s before {event.what}: {event.reason}{since}"]
+            return [f"waiting {event.wait:.1f} s before {event.what}: {clip(event.reason, _LONGEST_REASON)}{since}"]
         when = time.strftime("%H:%M:%S", time.localtime(event.at))
         next_one = f"in {event.wait:.1f} s (at {when}, attempt {event.attempt + 1})"
-        return [f"retrying {event.what} {next_one}: {event.reason}{since}"]
+        return [f"retrying {event.what} {next_one}: {clip(event.reason, _LONGEST_REASON)}{since}"]
 
     def _undone(self) -> list[str]:
         """What is not at the server, by reason, where the verdicts have scrolled away."""
@@ -287,8 +291,8 @@ class Lines:
         lines = []
         for group in found[:_MOST_GROUPS]:
             more = f" and {group.count - len(group.names)} more" if group.count > len(group.names) else ""
-            names = printable(", ".join(group.names)) + more
-            lines.append(f"{group.count} {group.verdict.value}: {printable(group.reason)}: {names}")
+            names = ", ".join(group.names) + more
+            lines.append(f"{group.count} {group.verdict.value}: {clip(group.reason, _LONGEST_REASON)}: {names}")
         if len(found) > _MOST_GROUPS:
             rest = sum(group.count for group in found[_MOST_GROUPS:])
             lines.append(f"{_count(rest, 'log')} for other reasons")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from runferry.cli.syncframe import frame
-from runferry.cli.syncview import PlainLines, Terminal
+from runferry.cli.syncview import PROGRESS_EVERY_S, STARTED_AFTER_S, PlainLines, Terminal
 from runferry.sync.board import Board
 from runferry.sync.report import (
     FileProgress,
@@ -227,3 +227,36 @@ def test_a_watch_of_ten_thousand_runs_costs_what_fits_on_the_screen() -> None:
     lines = frame(board, 80, 10)
 
     assert (len(lines), lines[-2]) == (10, "and 9993 more")
+
+
+def test_no_line_holds_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names from logs and words of servers, in waits, announcements, progress and groups: escapes, newlines, marks of direction."""
+    clock = FakeClock()
+    evil = "a\x1b[2J\r\n\u202eb\x07" + "x" * 10_000
+    view = PlainLines(clock.monotonic)
+    view(Planned(12, 12))
+    view(Started("log", evil, evil, 5, 5))
+    view(Retrying(evil, evil, 40.0, 0.0, 1))
+    view(Paused(evil, evil, 40.0))
+    clock.advance(STARTED_AFTER_S)
+    view.tick()
+    clock.advance(PROGRESS_EVERY_S)
+    view.tick()
+    for number in range(12):
+        view(RunReport(f"{number}{evil}", evil, Verdict.FAILED, evil))
+    view(Finished(1, {"failed": 12}))
+    out, err = capsys.readouterr()
+
+    assert len(out.splitlines()) == 12
+    assert len(err.splitlines()) == 7
+    assert all(line.isprintable() for line in (out + err).splitlines())
+
+
+def test_a_page_for_an_answer_is_cut_where_it_is_news(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wait is told in a line, however much the server says; the verdict says all of it."""
+    view = PlainLines(FakeClock().monotonic)
+    view(Retrying("rows of r", "y" * 1000, 4.0, 0.0, 1))
+    view(RunReport("log", "r", Verdict.FAILED, "y" * 1000))
+    out, err = capsys.readouterr()
+
+    assert err.count("y") < 250 < 1000 <= out.count("y")
