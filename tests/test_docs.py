@@ -26,7 +26,7 @@ TIMEOUT_S = 60
 
 @pytest.mark.parametrize("name", sorted(BLOCKS.keys() - NEEDING))
 def test_a_block_of_python_runs_as_printed(tmp_path, name):
-    """In an empty folder, with `import runferry` at most before it, without a network, a failure or a value left out."""
+    """In a folder without runs, with `import runferry` at most before it, without a network, a failure or a value left out."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB_", "RUNFERRY_"))}
     surroundings = {
         "AUDIT_LOG": str(tmp_path / "audit.jsonl"),
@@ -34,7 +34,7 @@ def test_a_block_of_python_runs_as_printed(tmp_path, name):
         "PYTHONPATH": str(peer.WATCHED),
     }
     (tmp_path / "example.py").write_text(f"import runferry\n{BLOCKS[name]}")
-    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "wandb").mkdir(parents=True)
     done = subprocess.run(
         [sys.executable, tmp_path / "example.py"],
         cwd=tmp_path / "work",
