@@ -292,7 +292,7 @@ class Api:
             raise Permanent(f"{name}: the upload URL is not http(s)", status=200) from None
         request = Request("PUT", url, headers, open_file, size)
         lane = self._pacers.of(urlsplit(url).netloc.rpartition("@")[2], "")
-        return self._channel.call(request, lane, what=f"file {name}", read=lambda answer: answer.headers)
+        return self._channel.call(request, lane, what=f"file {name}", read=lambda answer: answer.headers, upload=True)
 
     def absolute(self, url: str) -> str:
         """`url` relative to the server; one that is no URL is left as it is, for `put` to refuse."""

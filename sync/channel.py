@@ -5,7 +5,8 @@ Who decides what:
 - the pacer: when a request may go, and how long a refused lane stays closed (a 429 is never a failed attempt);
 - the type of the error: whether there is another attempt (`Retryable`) or none (`Permanent` and its kin);
 - the budget: until when. It counts from a request's first failure. A host that has answered nothing for the whole
-  budget is down for everybody, so ten thousand runs do not each wait for it anew.
+  budget is down for everybody, so ten thousand runs do not each wait for it anew;
+- `puts_off`: whether uploads get a short budget, because rows of other runs wait behind them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _REFUSALS_BEFORE_GIVING_UP = 10  # 429s in a row for one request, and the budget
 _CONFLICT_ATTEMPTS = 3
 _PROBE_SHARE = 20.0  # a host that was given up is tried again for a twentieth of the time at most,
 _LONGEST_REST_S = 30.0  # and not less often than this
+_PATIENCE_S = 30.0  # with a storage, while others wait
 _NO_LIMITS = Limits()
 
 
@@ -57,11 +59,15 @@ def raise_for_status(answer: Answer, what: str, limits: Limits) -> None:
     raise Permanent(message, status=status)
 
 
+_HostKey = tuple[tuple[str, str, int], bool]
+"""Origin, and whether it is meant as a storage: where that is part of the server, one may be down without the other."""
+
+
 @dataclass
 class _Host:
     """What is known of one host, by all requests to it."""
 
-    silent_since: float | None = None
+    silent_since: float
     """It has answered nothing useful since then."""
     rests_until: float = float("-inf")
     """It was given up; nothing is sent before then."""
@@ -88,8 +94,12 @@ class Channel:
         self._reporter = reporter
         self._hide_in = hide
         self._lock = threading.Lock()
-        self._hosts: dict[tuple[str, str, int], _Host] = {}
-        self._told_until: dict[tuple[tuple[str, str, int], int | None], float] = {}
+        self._hosts: dict[_HostKey, _Host] = {}
+        self._told_until: dict[tuple[_HostKey, int | None], float] = {}
+        self.puts_off = False
+        """Whether uploads to a storage that is not there are given up soon. May be changed at any time."""
+        self.has_put_off = False
+        """Whether that has happened."""
 
     def call(
         self,
@@ -102,13 +112,14 @@ class Channel:
         cost: Cost = REQUEST,
         stream: StreamLane | None = None,
         divisible: bool = False,
+        upload: bool = False,
     ) -> Result:
         """Send `request` and give what `read` makes of the answer.
 
         `read` may raise `Retryable` for an answer that cannot be trusted, e.g. one that was cut. With `retry_conflict` a 409
         gets a few attempts, unless it speaks of a deleted run. `cost` is what the request takes from the limits of its
         project, `stream` the lane of its run. A `divisible` body that did not get through in its time is not sent
-        again as it is.
+        again as it is. An `upload` goes to a storage.
 
         Raises:
             Permanent, AuthError, Conflict, TooLarge: the server's last word.
@@ -119,8 +130,9 @@ class Channel:
         failures = refusals = conflicts = 0
         first_failure: float | None = None
         first_refusal = 0.0
+        host = origin_of(request.url), upload
         while True:
-            self._check_host(request.url, what)
+            self._check_host(host, what)
             number = self._enter(pacer, cost, stream, what)
             limits, sent_at = _NO_LIMITS, self.clock.monotonic()
             try:
@@ -134,7 +146,7 @@ class Channel:
                 now = self.clock.monotonic()
                 first_refusal = first_refusal if refusals else now
                 refusals += 1
-                self._answered(request.url)
+                self._answered(host)
                 first_failure = None  # it is there, and how long it wants to be left alone counts for nothing
                 if refusals >= _REFUSALS_BEFORE_GIVING_UP and now - first_refusal >= self._retry_for:
                     raise OutOfTime(f"{error}; refused {refusals} times", cause=error) from error
@@ -144,16 +156,16 @@ class Channel:
                     cut = f"; it asked for {asked:.0f} s, which is absurd and cut" if asked > MAX_WAIT_S else ""
                     self._reporter(Paused(what, f"the server's rate limit (429){cut}", wait))
             except Conflict as error:
-                self._answered(request.url)
+                self._answered(host)
                 pacer.accepted(limits, number)
                 conflicts += 1
                 if not retry_conflict or conflicts >= _CONFLICT_ATTEMPTS or "deleted" in str(error).lower():
                     raise
-                self._wait(request.url, what, error, full_jitter(self._rng, conflicts), conflicts)
+                self._wait(host, what, error, full_jitter(self._rng, conflicts), conflicts)
             except Retryable as error:
                 now = self.clock.monotonic()
                 first_failure = now if first_failure is None else first_failure
-                since = min(first_failure, self._silent(request.url, now))
+                since = min(first_failure, self._silent(host, now))
                 wait = full_jitter(self._rng, failures)
                 if error.retry_after:
                     wait = error.retry_after + self._rng.uniform(0.0, min(2.0, 0.1 * error.retry_after))
@@ -161,20 +173,22 @@ class Channel:
                         pacer.close(error.retry_after)  # the server is busy for everybody
                 elif error.status is not None:
                     pacer.accepted(limits, number)
-                if now + wait - since > self._retry_for:
-                    self._give_up(request.url, now, now - sent_at, str(error))
-                    tried = f"tried for {now - since:.0f} of {self._retry_for:.0f} s"
+                budget = self._budget(host)
+                if now + wait - since > budget:
+                    self.has_put_off |= self._is_put_off(host)
+                    self._give_up(host, min(since, now - budget), now - sent_at, str(error))
+                    tried = f"tried for {now - since:.0f} of {budget:.0f} s"
                     raise OutOfTime(f"{error}; gave up ({tried})", cause=error) from error
                 failures += 1
                 if divisible and error.late and request.length >= SMALLEST_DIVISIBLE:
                     raise TooSlow(f"{error}; sending less at a time") from error
-                self._wait(request.url, what, error, wait, failures)
+                self._wait(host, what, error, wait, failures)
             except Permanent:
-                self._answered(request.url)
+                self._answered(host)
                 pacer.accepted(limits, number)
                 raise
             else:
-                self._answered(request.url)
+                self._answered(host)
                 pacer.accepted(limits, number)
                 return result
 
@@ -190,10 +204,10 @@ class Channel:
         """The answer without the key, should the server (or a proxy before it) repeat what it was sent."""
         return replace(answer, body=self._hide_in(answer.body))
 
-    def _wait(self, url: str, what: str, error: Retryable | Conflict, seconds: float, attempt: int) -> None:
+    def _wait(self, host: _HostKey, what: str, error: Retryable | Conflict, seconds: float, attempt: int) -> None:
         """Wait, and say so unless another worker has said the same of this host and still waits."""
         now = self.clock.monotonic()
-        key = (origin_of(url), error.status)
+        key = (host, error.status)
         with self._lock:
             is_news = now >= self._told_until.get(key, now)
             if is_news:
@@ -204,28 +218,34 @@ class Channel:
 
     # -- what all requests to a host know of it ----------------------------------------------------------------------
 
-    def _check_host(self, url: str, what: str) -> None:
+    def _check_host(self, key: _HostKey, what: str) -> None:
         """Do without an attempt that has just cost others a long wait for nothing."""
         with self._lock:
-            host = self._hosts.get(origin_of(url))
-        if host is not None and self.clock.monotonic() < host.rests_until:
+            host = self._hosts.get(key)
+        now = self.clock.monotonic()
+        if host is not None and now < host.rests_until and now - host.silent_since >= self._budget(key):
+            self.has_put_off |= self._is_put_off(key)
             words = f"{what}: not sent, as the host was given up: {host.last_words}"
             raise OutOfTime(words, cause=Retryable(host.last_words))
 
-    def _silent(self, url: str, now: float) -> float:
-        """Since when the host of `url` has answered nothing useful, to anybody."""
-        with self._lock:
-            host = self._hosts.setdefault(origin_of(url), _Host())
-            host.silent_since = now if host.silent_since is None else host.silent_since
-            return host.silent_since
+    def _budget(self, key: _HostKey) -> float:
+        """For how many seconds a host may answer nothing useful."""
+        return _PATIENCE_S if self._is_put_off(key) else self._retry_for
 
-    def _give_up(self, url: str, now: float, took: float, words: str) -> None:
+    def _is_put_off(self, key: _HostKey) -> bool:
+        return key[1] and self.puts_off and self._retry_for > _PATIENCE_S
+
+    def _silent(self, key: _HostKey, now: float) -> float:
+        """Since when a host has answered nothing useful, to anybody."""
+        with self._lock:
+            return self._hosts.setdefault(key, _Host(now)).silent_since
+
+    def _give_up(self, key: _HostKey, silent_since: float, took: float, words: str) -> None:
         """From now on one failure is enough, until the host answers again; and no worker waits long for the next one."""
+        rest = min(_LONGEST_REST_S, _PROBE_SHARE * took)
         with self._lock:
-            self._hosts[origin_of(url)] = _Host(
-                now - self._retry_for, now + min(_LONGEST_REST_S, _PROBE_SHARE * took), words
-            )
+            self._hosts[key] = _Host(silent_since, self.clock.monotonic() + rest, words)
 
-    def _answered(self, url: str) -> None:
+    def _answered(self, key: _HostKey) -> None:
         with self._lock:
-            self._hosts.pop(origin_of(url), None)
+            self._hosts.pop(key, None)

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from .api import Api
+from .channel import Channel
 from .clock import Clock
 from .liveness import Liveness
 from .lock import Heartbeat
@@ -20,6 +21,7 @@ class Context:
     """Settings, server, clock and pools of one sync; shared by its worker threads."""
 
     settings: SyncSettings
+    channel: Channel
     api: Api
     clock: Clock
     reporter: Reporter

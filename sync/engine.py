@@ -6,12 +6,11 @@ import os
 import random
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from . import choice
 from .api import Api
@@ -33,6 +32,9 @@ from .transport import Transport
 _BODIES_IN_MEMORY = 2 * FULL_BODY  # bytes; what all workers together may gather before they send
 _QUEUED_PER_JOB = 2  # runs handed to the workers: those of a fleet do not all wait in memory
 _SMALLEST_BODY = 512 * 1024
+
+_Turn = tuple[RunPlan, list[RunReport]]
+"""A run, and what became of it already: if its storage was not there, it comes again when all others have had their turn."""
 
 
 def sync(
@@ -135,8 +137,9 @@ def _replay_all(
     jobs = min(settings.jobs or DEFAULT_JOBS, MAX_JOBS, len(plans))
     workers = ThreadPoolExecutor(jobs, thread_name_prefix="runferry-run")
     context = open_context(settings, key, told, session, jobs=jobs)
-    waiting = iter(plans)
-    running: dict[Future[list[RunReport] | str], RunPlan] = {}
+    waiting: deque[_Turn] = deque((plan, []) for plan in plans)
+    running: dict[Future[list[RunReport] | str], _Turn] = {}
+    fresh = len(plans)
     interrupted = False
 
     def note(done: list[RunReport] | str) -> None:
@@ -148,24 +151,32 @@ def _replay_all(
             told(report)
 
     try:
-        while True:
-            for plan in islice(waiting, _QUEUED_PER_JOB * jobs - len(running)):
-                running[workers.submit(_replay, plan, context)] = plan
-            if not running:
-                break
+        while waiting or running:
+            while waiting and len(running) < _QUEUED_PER_JOB * jobs:
+                turn = waiting.popleft()
+                running[workers.submit(_replay, turn[0], context)] = turn
+            context.channel.puts_off = settings.following or fresh > jobs
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                note(future.result())
+                plan, before = running[future]
+                done = future.result()
+                fresh -= not before
+                if not (before or settings.following) and context.channel.has_put_off and _is_late(done):
+                    waiting.append((plan, done))
+                else:
+                    note(_together(before, done))
                 del running[future]
     except KeyboardInterrupt:
         interrupted = True
         session.abort()
         workers.shutdown(wait=True, cancel_futures=True)
         reported = {report.log for report in tally.reports}
-        for future, plan in running.items():
-            if os.fspath(plan.segments[0].path) not in reported:
-                note(future.result() if future.done() and not future.cancelled() else _stopped(plan))
-        for plan in waiting:
-            note(_stopped(plan))
+        unheard = {os.fspath(plan.segments[0].path): (plan, before) for plan, before in waiting}
+        for future, (plan, before) in running.items():
+            if os.fspath(plan.segments[0].path) not in reported | unheard.keys():
+                is_done = future.done() and not future.cancelled()
+                note(_together(before, future.result()) if is_done else before or _stopped(plan))
+        for plan, before in unheard.values():
+            note(before or _stopped(plan))
     finally:
         workers.shutdown(wait=True, cancel_futures=True)
         context.close()
@@ -188,6 +199,7 @@ def open_context(
     )
     return Context(
         settings=settings,
+        channel=channel,
         api=Api(settings.base_url, key, channel, session.pacers, user_headers(), network=session.network),
         clock=session.clock,
         reporter=told,
@@ -221,6 +233,21 @@ def _left_out(plan: RunPlan, context: Context) -> str | None:
         return choice.left_out_by_content(plan, context.settings, context.liveness)
     except OSError:
         return None  # the replay says what is wrong with the log
+
+
+def _is_late(done: list[RunReport] | str) -> TypeGuard[list[RunReport]]:
+    """Whether nothing but time is missing of what follows the rows."""
+    return not isinstance(done, str) and any(one.verdict is Verdict.PARTIAL and one.try_again for one in done)
+
+
+def _together(before: list[RunReport], done: list[RunReport] | str) -> list[RunReport] | str:
+    """What became of a run in two turns."""
+    if not before or isinstance(done, str):
+        return before or done
+    return [
+        replace(new, rows_sent=old.rows_sent + new.rows_sent, files_sent=old.files_sent + new.files_sent)
+        for old, new in zip(before, done, strict=True)
+    ]
 
 
 def _stopped(plan: RunPlan) -> list[RunReport]:

@@ -402,3 +402,40 @@ def test_a_conflict_shows_that_the_host_is_there() -> None:
     rig.script.answers = [answer(500), answer()]
 
     assert rig.call() == b"ok"
+
+
+def test_a_storage_that_is_down_is_not_its_server() -> None:
+    """Uploads to the server's own host are given up for themselves: its other requests get their whole budget."""
+    rig = Rig(answer(503), retry_for=60.0)
+    with pytest.raises(OutOfTime):
+        rig.call(upload=True)
+    rig.script.answers = [answer(503), answer(503), answer()]
+
+    assert rig.call() == b"ok"
+
+
+def test_uploads_are_put_off_while_others_wait() -> None:
+    """Half a minute instead of the budget, then at once; when nobody waits any more, the rest of the budget is theirs."""
+    rig = Rig(Retryable("refused"))
+    rig.channel.puts_off = True
+    begun = rig.clock.monotonic()
+    for _ in range(3):
+        with pytest.raises(OutOfTime):
+            rig.call(upload=True)
+    assert rig.clock.monotonic() - begun <= 30.0
+    assert rig.channel.has_put_off
+
+    rig.channel.puts_off = False
+    rig.script.answers = [Retryable("refused")] * 4 + [answer()]
+    assert rig.call(upload=True) == b"ok"
+
+
+def test_a_short_budget_is_not_made_longer_by_putting_off() -> None:
+    """With --retry-for 5 an upload gets 5 s, and no second turn."""
+    rig = Rig(Retryable("refused"), retry_for=5.0)
+    rig.channel.puts_off = True
+    begun = rig.clock.monotonic()
+    with pytest.raises(OutOfTime):
+        rig.call(upload=True)
+    assert rig.clock.monotonic() - begun <= 5.0
+    assert not rig.channel.has_put_off

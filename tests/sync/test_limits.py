@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 import threading
+from typing import Any
 
 import pytest
 from runferry.sync import SyncSettings, Verdict, sync
 from runferry.sync.credentials import ApiKey
 from runferry.sync.errors import Retryable, UsageError
 from runferry.sync.network import Network
-from runferry.sync.report import Paused
+from runferry.sync.report import Paused, Report
 from runferry.sync.session import Session
 from runferry.sync.transport import Answer, Request
 from support import logs
@@ -156,3 +157,71 @@ def test_an_environment_that_cannot_be_followed_is_a_usage_error(rig: Rig, monke
     with pytest.raises(UsageError, match="WANDB_HTTP_TIMEOUT"):
         rig.sync()
     assert rig.backend.requests == []
+
+
+class DeadStorage:
+    """A storage that refuses connections until `back_at`; the backend behind it is well."""
+
+    def __init__(self, rig: Rig, back_at: float = float("inf")) -> None:
+        self.rig, self.back_at = rig, back_at
+        self.puts = 0
+        self.rows_at: dict[str, float] = {}
+
+    def send(self, request: Request) -> Answer:
+        if request.method == "PUT":
+            self.puts += 1
+            if self.rig.clock.monotonic() < self.back_at:
+                raise Retryable("connection refused")
+        elif request.url.endswith("/file_stream"):
+            self.rows_at.setdefault(request.url, self.rig.clock.monotonic())
+        return self.rig.backend.send(request)
+
+
+def sync_with(rig: Rig, storage: DeadStorage, runs: int, **options: Any) -> Report:
+    for number in range(runs):
+        rig.settle(logs.simple_run(rig.folder, run_id=f"d{number:03d}", rows=1))
+    return sync(
+        [rig.folder],
+        SyncSettings(base_url=URL, state_dir=rig.state, **options),
+        key=ApiKey(KEY, base_url=URL, source="test"),
+        transport=storage,
+        clock=rig.clock,
+        rng=random.Random(5),
+    )
+
+
+def test_a_storage_that_is_down_holds_up_no_rows(rig: Rig) -> None:
+    """Thirty runs, one worker, a dead storage: all rows are there within a minute, and the files are still waited for."""
+    begun = rig.clock.monotonic()
+    storage = DeadStorage(rig)
+
+    report = sync_with(rig, storage, 30, jobs=1)
+
+    assert len(storage.rows_at) == 30
+    assert max(storage.rows_at.values()) - begun <= 60.0
+    assert rig.clock.monotonic() - begun >= 500.0
+    assert report.exit_code == 75
+    assert [(run.verdict, run.rows_sent, run.try_again) for run in report.runs] == [(Verdict.PARTIAL, 1, True)] * 30
+
+
+def test_files_of_a_storage_that_comes_back_arrive(rig: Rig) -> None:
+    """What was put off gets its second turn, and each log one verdict with what both turns have sent."""
+    storage = DeadStorage(rig, rig.clock.monotonic() + 300.0)
+
+    report = sync_with(rig, storage, 12, jobs=2)
+
+    assert report.exit_code == 0
+    assert [(run.verdict, run.rows_sent) for run in report.runs] == [(Verdict.SYNCED, 1)] * 12
+    assert all(run.files_sent for run in report.runs)
+    assert len({run.log for run in report.runs}) == 12
+
+
+def test_nothing_is_put_off_where_nobody_waits(rig: Rig) -> None:
+    """As many workers as runs: each waits for its own storage, in one turn."""
+    storage = DeadStorage(rig, rig.clock.monotonic() + 300.0)
+
+    report = sync_with(rig, storage, 2, jobs=2)
+
+    assert report.exit_code == 0
+    asked = [name for name, _ in rig.backend.requests if name == "CreateRunFiles"]
+    assert len(asked) == 2
