@@ -262,9 +262,9 @@ class Api:
         files, asked = dig(data, "createRunFiles", "files"), frozenset(names)
         urls: dict[str, str | None] = {}
         for item in files if isinstance(files, list) else []:
-            if isinstance(item, dict) and item.get("name") in asked:
-                url = item.get("uploadUrl")
-                urls[item["name"]] = self.absolute(url) if isinstance(url, str) and url else None
+            name = dig(item, "name")
+            if isinstance(name, str) and name in asked and is_place(item):
+                urls[name] = self.absolute(item["uploadUrl"]) if item["uploadUrl"] is not None else None
         return UploadTargets(urls, headers_of(dig(data, "createRunFiles", "uploadHeaders")))
 
     def notify(self, run: RemoteRun, title: str, text: str, severity: str, wait_ms: int) -> None:
@@ -279,7 +279,7 @@ class Api:
             "waitDuration": wait_ms,
         }
         data = self.execute("NotifyScriptableRunAlert", graphql.NOTIFY_ALERT, variables, run.project)
-        if dig(data, "notifyScriptableRunAlert", "success") is False:
+        if dig(data, "notifyScriptableRunAlert", "success") is not True:
             raise Permanent("NotifyScriptableRunAlert: no success", status=200)
 
     def put(
@@ -289,7 +289,7 @@ class Api:
         try:
             origin_of(url)
         except ValueError:
-            raise Permanent(f"{name}: the upload URL is not http(s)", status=200) from None
+            raise Permanent(f"file {name}: the upload URL is not http(s)", status=200) from None
         request = Request("PUT", url, headers, open_file, size)
         lane = self._pacers.of(urlsplit(url).netloc.rpartition("@")[2], "")
         return self._channel.call(request, lane, what=f"file {name}", read=lambda answer: answer.headers, upload=True)
@@ -377,6 +377,12 @@ class Api:
 
     def _lane(self, project: str) -> Pacer:
         return self._pacers.of(self._host, project)
+
+
+def is_place(value: object) -> bool:
+    """Whether an answer says where bytes go: a URL, or null where the server has them. Anything else says nothing."""
+    url = value.get("uploadUrl", "") if isinstance(value, dict) else ""
+    return url is None or (isinstance(url, str) and url != "")
 
 
 def headers_of(lines: object) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import graphql
-from .api import Api, RemoteRun, dig, headers_of
+from .api import Api, RemoteRun, dig, headers_of, is_place
 from .errors import Permanent
 
 COMMITTED = "COMMITTED"
@@ -91,7 +91,7 @@ class ArtifactApi:
             "includeUpload": bool(digest),
         }
         data = self._ask("CreateArtifactManifest", graphql.CREATE_ARTIFACT_MANIFEST, variables)
-        return self._manifest(data, "createArtifactManifest")
+        return self._manifest(data, "createArtifactManifest", has_place=bool(digest))
 
     def update_manifest(self, manifest: str, base: str, digest: str) -> ManifestPlace:
         """Tell the digest (base64 MD5) of a manifest that adds to others, and ask where it goes."""
@@ -102,7 +102,7 @@ class ArtifactApi:
             "includeUpload": True,
         }
         data = self._ask("UpdateArtifactManifest", graphql.UPDATE_ARTIFACT_MANIFEST, variables)
-        return self._manifest(data, "updateArtifactManifest")
+        return self._manifest(data, "updateArtifactManifest", has_place=True)
 
     def places(self, artifact: str, manifest: str, layout: str, wanted: Sequence[Wanted]) -> list[ContentPlace]:
         """Where these contents go, one place for each, in their order."""
@@ -134,7 +134,10 @@ class ArtifactApi:
             "storagePath": place.storage_path,
             "uploadID": place.upload_id,
         }
-        self._ask("CompleteMultipartUploadArtifact", graphql.COMPLETE_MULTIPART_UPLOAD, variables)
+        operation = "CompleteMultipartUploadArtifact"
+        data = self._ask(operation, graphql.COMPLETE_MULTIPART_UPLOAD, variables)
+        if not isinstance(dig(data, "completeMultipartUploadArtifact"), dict):
+            raise Permanent(f"{operation}: the answer does not say that it is whole", status=200)
 
     def server_id(self, client_id: str) -> str | None:
         """The server's id of the artifact that a client calls `client_id`; None where it knows none."""
@@ -144,7 +147,8 @@ class ArtifactApi:
 
     def commit(self, artifact: str) -> None:
         """The artifact is whole."""
-        self._ask("CommitArtifact", graphql.COMMIT_ARTIFACT, {"artifactID": artifact})
+        data = self._ask("CommitArtifact", graphql.COMMIT_ARTIFACT, {"artifactID": artifact})
+        _id(dig(data, "commitArtifact", "artifact"), "CommitArtifact")
 
     def use(self, artifact: str, *, own: bool, features: frozenset[str]) -> None:
         """The run took the artifact as an input; `own`: it lies in the run's own project."""
@@ -157,34 +161,40 @@ class ArtifactApi:
         }
         if own and _WITH_PLACE in features:
             given |= {"artifactEntityName": run.entity, "artifactProjectName": run.project}
-        self._ask("UseArtifact", graphql.USE_ARTIFACT, {"input": given})
+        data = self._ask("UseArtifact", graphql.USE_ARTIFACT, {"input": given})
+        _id(dig(data, "useArtifact", "artifact"), "UseArtifact")
 
     def _ask(self, operation: str, document: str, variables: object) -> Any:
         return self.api.execute(operation, document, variables, self.run.project)
 
-    def _manifest(self, data: Any, operation: str) -> ManifestPlace:
+    def _manifest(self, data: Any, operation: str, *, has_place: bool) -> ManifestPlace:
         manifest = dig(data, operation, "artifactManifest")
-        url, headers = dig(manifest, "file", "uploadUrl"), dig(manifest, "file", "uploadHeaders")
-        return ManifestPlace(_id(manifest, operation), self._url(url), headers_of(headers))
+        file = dig(manifest, "file")
+        if has_place and not is_place(file):
+            raise Permanent(f"{operation}: the answer does not say where the list goes", status=200)
+        return ManifestPlace(_id(manifest, operation), self._url(file), headers_of(dig(file, "uploadHeaders")))
 
     def _place(self, node: Any, artifact: str) -> ContentPlace:
-        parts: dict[int, str] = {}
-        urls = dig(node, "uploadMultipartUrls", "uploadUrlParts")
-        for part in urls if isinstance(urls, list) else []:
-            number, url = dig(part, "partNumber"), self._url(dig(part, "uploadUrl"))
-            if isinstance(number, int) and url is not None:
-                parts[number] = url
+        listed = dig(node, "uploadMultipartUrls", "uploadUrlParts")
+        parts = listed if isinstance(listed, list) else []
+        numbers = [dig(part, "partNumber") for part in parts]
+        if not is_place(node) or not all(isinstance(number, int) for number in numbers):
+            raise Permanent("CreateArtifactFiles: the answer does not say where each file goes", status=200)
+        urls = {number: url for number, part in zip(numbers, parts, strict=True) if (url := self._url(part))}
+        if len(urls) != len(parts):
+            raise Permanent("CreateArtifactFiles: the answer does not say where each part of a file goes", status=200)
         birth = dig(node, "artifact", "id")
         return ContentPlace(
             birth if isinstance(birth, str) and birth else artifact,
-            self._url(dig(node, "uploadUrl")),
+            self._url(node),
             headers_of(dig(node, "uploadHeaders")),
             str(dig(node, "storagePath") or ""),
             str(dig(node, "uploadMultipartUrls", "uploadID") or ""),
-            parts or None,
+            urls or None,
         )
 
-    def _url(self, url: object) -> str | None:
+    def _url(self, place: object) -> str | None:
+        url = dig(place, "uploadUrl")
         return self.api.absolute(url) if isinstance(url, str) and url else None
 
 

@@ -307,7 +307,10 @@ class Upload:
         def send(number: int) -> str:
             headers = {**kept, "Content-MD5": base64.b64encode(content.parts[number - 1]).decode()}
             opener, length = partial(content.open_part, number, size), min(size, content.size - (number - 1) * size)
-            return self._api.api.put(entry.path, urls[number], headers, opener, length).get("etag", "")
+            etag = self._api.api.put(entry.path, urls[number], headers, opener, length).get("etag", "")
+            if not etag:
+                raise Permanent("the storage does not say by what name it keeps a part (ETag)", status=200)
+            return etag
 
         parts = [self._common.pool.submit(send, number) for number in sorted(urls)]
         try:

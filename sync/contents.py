@@ -12,6 +12,7 @@ file holds by guessing in bulk.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from .localfiles import Checked, UnsafeFileError, identity, open_regular
+from .localfiles import Checked, UnsafeFileError, files_below, identity, open_regular
 from .manifest import Entry
 
 _PART = 1024 * 1024  # bytes read at a time
@@ -70,6 +71,7 @@ class ContentFinder:
         self._claims: dict[str, str] = {}
         self._read: dict[str, str] = {}
         self._by_size: dict[int, list[Path]] | None = None
+        self._by_md5: dict[int, dict[bytes, Path]] = {}
         self._guard = threading.Lock()
 
     def claim(self, entry: Entry) -> None:
@@ -96,11 +98,10 @@ class ContentFinder:
                 return _checked(self._outside(entry), size, md5, part_size)
             except UnsafeFileError as error:
                 reason = str(error) if not reason or str(error) != "missing" else reason
-        for path in self._alike(size):
-            try:
-                return _checked(path, size, md5, part_size)
-            except UnsafeFileError:
-                continue
+        alike = self._alike(size, md5)
+        if alike is not None:
+            with contextlib.suppress(UnsafeFileError):
+                return _checked(alike, size, md5, part_size)
         raise UnsafeFileError(reason or "missing")
 
     def open_list(self, path: str) -> BinaryIO:
@@ -132,20 +133,25 @@ class ContentFinder:
             self._read[entry.local_path] = entry.digest
         return path
 
-    def _alike(self, size: int | None) -> list[Path]:
-        """Regular files below `files/` of that size: a copied run still has its media, if not what the peer staged."""
+    def _alike(self, size: int | None, md5: bytes) -> Path | None:
+        """A regular file below `files/` with these bytes: a copied run still has its media, if not what the peer staged.
+
+        Each is read once, however many contents have its size.
+        """
         if not size:
-            return []
+            return None
         with self._guard:
             if self._by_size is None:
                 self._by_size = {}
                 for run_dir in self._run_dirs:
-                    for folder, _, names in os.walk(run_dir / "files"):
-                        for name in names:
-                            path = Path(folder, name)
-                            if not path.is_symlink():
-                                self._by_size.setdefault(path.lstat().st_size, []).append(path)
-            return self._by_size.get(size, [])
+                    for name in files_below(run_dir / "files"):
+                        path = run_dir / "files" / name
+                        with contextlib.suppress(OSError):
+                            self._by_size.setdefault(path.lstat().st_size, []).append(path)
+            for path in self._by_size.pop(size, []):
+                with contextlib.suppress(UnsafeFileError, OSError):
+                    self._by_md5.setdefault(size, {})[_md5_of(path)] = path
+            return self._by_md5.get(size, {}).get(md5)
 
 
 def _literal(path: str) -> Path:
@@ -164,6 +170,15 @@ def _opened(path: Path) -> BinaryIO:
         raise UnsafeFileError("missing") from None
     except (OSError, ValueError) as error:
         raise UnsafeFileError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _md5_of(path: Path) -> bytes:
+    """The MD5 of a regular file."""
+    whole = _md5()
+    with _opened(path) as file:
+        while data := file.read(_PART):
+            whole.update(data)
+    return whole.digest()
 
 
 def _checked(path: Path, size: int | None, md5: bytes, part_size: int) -> Content:

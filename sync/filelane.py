@@ -13,7 +13,7 @@ from .report import FileProgress
 from .work import RunWork
 
 MADE = frozenset({runfiles.SUMMARY_FILE, runfiles.CONFIG_FILE, runfiles.METADATA_FILE, runfiles.CONSOLE_FILE})
-"""Files that are made from the log, whatever lies under their names."""
+"""Files that are made from the log if it has what is in them, whatever lies under their names."""
 
 
 def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) -> None:
@@ -50,7 +50,7 @@ def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) 
         work.context.api.stream(remote, body.encode())
         cursor.exit_code = exit_code
         result.done.update((name, replace(mark, told=True)) for name, mark in result.done.items())
-    names = {file.name for file in files}
+    names = {file.name for file in files} | _told(work)
     cursor.files = {name: mark for name, mark in {**known, **result.done}.items() if name in names}
 
 
@@ -60,15 +60,33 @@ def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
     missing: list[str] = []
     folders = [segment.head.path.parent for segment in reversed(work.segments)]
     follow_links = work.context.settings.follow_links
+    made, had = _names_made(work), _told(work)
     for segment in work.segments:
-        recorded = [*segment.found.files]
-        recorded += unrecorded_media(segment.head.path, segment.found.end, recorded)
+        recorded = [name for name in segment.found.files if name not in made]
+        if not work.waits():  # the sweep may read the whole log: not in every pass over a run that goes on
+            recorded += unrecorded_media(segment.head.path, segment.found.end, recorded)
         homes = runfiles.by_home(recorded, segment.head.path.parent, folders)
         for home, names in homes.items():
-            found, lost = runfiles.recorded_files(home, names, follow_links=follow_links)
-            files.update({file.name: file for file in found if file.name not in MADE})
+            found, lost = runfiles.recorded_files(home, names, follow_links=follow_links, had=had)
+            files.update({file.name: file for file in found if file.name not in made})
             missing += lost
     return list(files.values()), missing
+
+
+def _told(work: RunWork) -> frozenset[str]:
+    """Files from the disk that the server has and was told of, as far as the cursors know."""
+    marks = [item for segment in work.segments if segment.cursor for item in segment.cursor.files.items()]
+    return frozenset(name for name, mark in marks if mark.told and mark.mtime_ns)
+
+
+def _names_made(work: RunWork) -> frozenset[str]:
+    """The files that are made from these logs. Old logs hold no environment, or no console: they have the files instead."""
+    absent = set()
+    if not runconfig.environment_tree(work.state):
+        absent.add(runfiles.METADATA_FILE)
+    if not work.waits() and not any(segment.found.lines.console for segment in work.segments):
+        absent.add(runfiles.CONSOLE_FILE)
+    return MADE - absent
 
 
 def made_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) -> list[runfiles.RunFile]:

@@ -10,13 +10,18 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
 from .errors import Permanent
 
 _LONGEST_SHOWN = 120  # characters
+
+
+Opener = Callable[[], BinaryIO]
+"""Gives a reader from the start, each time it is called."""
 
 
 class UnsafeFileError(Exception):
@@ -43,18 +48,19 @@ def clean_name(name: str) -> str:
     return str(path)
 
 
-def safe_path(run_dir: Path, name: str, *, follow_links: bool = False) -> tuple[Path, os.stat_result]:
-    """Where the file `name` below `files/` really lies: a regular one, whose links (if any) stay in the run directory.
+def find_safely(run_dir: Path, name: str, *, follow_links: bool = False) -> tuple[Opener, os.stat_result]:
+    """The file `name` below `files/`: a regular one, whose links (if any) stay in the run directory.
 
-    With `follow_links` they may lead anywhere, as those do that the peer's `save` makes.
+    With `follow_links` they may lead anywhere, as those do that the peer's `save` makes. Otherwise what opens it follows
+    none that has turned up since.
 
     Raises:
         UnsafeFileError: it is not there, no regular file, or a link leads out of the run directory.
     """
     path = run_dir / "files" / name
     try:
-        real = path.resolve(strict=True)
-        if not follow_links and not real.is_relative_to(run_dir.resolve()):
+        real, root = path.resolve(strict=True), run_dir.resolve()
+        if not follow_links and not real.is_relative_to(root):
             raise UnsafeFileError("refused: a link that leads out of the run directory (--follow-links reads it)")
         status = real.stat()
     except FileNotFoundError:
@@ -66,11 +72,47 @@ def safe_path(run_dir: Path, name: str, *, follow_links: bool = False) -> tuple[
         raise UnsafeFileError("refused: not a regular file")
     if not os.access(real, os.R_OK):
         raise UnsafeFileError("cannot be read: permission denied")
-    return real, status
+    return partial(open_regular, real) if follow_links else partial(open_below, root, real), status
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open `path`, whose last part is neither a link nor anything but a regular file.
+def files_below(root: Path, folder: str = "") -> Iterator[str]:
+    """Names, relative to `root`, of what lies below its `folder` and is no folder.
+
+    Links to folders are not followed, nor are `root` and `folder` if they are such: they could lead round in circles, or out.
+    """
+    if root.is_symlink() or (root / folder).is_symlink():
+        return
+    for above, _, names in os.walk(root / folder):
+        prefix = Path(above).relative_to(root)
+        yield from ((prefix / name).as_posix() for name in names)
+
+
+def open_below(root: Path, path: Path) -> BinaryIO:
+    """Open the regular file `path`; no level below `root` may be a link, whenever it became one.
+
+    Raises:
+        UnsafeFileError: one is, or it is something else.
+        OSError: it cannot be opened.
+    """
+    if os.open not in os.supports_dir_fd:
+        return open_regular(path)
+    *folders, name = path.relative_to(root).parts
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        folder = os.open(root, flags)
+        try:
+            for level in folders:
+                above, folder = folder, os.open(level, flags, dir_fd=folder)
+                os.close(above)
+            return open_regular(Path(name), dir_fd=folder)
+        finally:
+            os.close(folder)
+    except NotADirectoryError:
+        raise UnsafeFileError("refused: a folder above it became a link") from None
+
+
+def open_regular(path: Path, *, dir_fd: int | None = None) -> BinaryIO:
+    """Open `path` (in the open folder `dir_fd`), whose last part is neither a link nor anything but a regular file.
 
     Raises:
         UnsafeFileError: it is something else.
@@ -80,7 +122,7 @@ def open_regular(path: Path) -> BinaryIO:
     if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():
         raise UnsafeFileError("refused: a link")
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, flags, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a pipe or a socket
             raise UnsafeFileError("refused: not a regular file") from None
@@ -142,9 +184,6 @@ class Checked(io.BufferedReader):
         if not self._left and self._hasher.digest() != self._md5:
             raise Permanent("it changed while it was sent", status=0)
         return part
-
-
-Opener = Callable[[], BinaryIO]
 
 
 def why(error: Exception, name: str = "") -> str:

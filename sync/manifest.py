@@ -2,6 +2,7 @@
 
 A record holds the list itself, or names a file that does (gzip, one JSON object per line), which may have millions of
 entries: it is read as a stream, as often as it is needed. Everything here comes from the log, so none of it is trusted.
+The digest of an artifact goes over its paths in their order; the peer's lists are in the order in which files were added.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ LAYOUTS = ("V2", "V1")
 """Of the server's storage, the one to take without a word first."""
 
 _HEADER = b"wandb-artifact-manifest-v1\n"
-_LONGEST_LINE = 1024 * 1024  # bytes of an entry
+_LONGEST_LINE = 64 * 1024  # bytes of an entry
 _MOST_ENTRIES = 10_000_000
+_MOST_SORTED = 512 * 1024 * 1024  # bytes of paths and digests of a list that is not in order
 _IN_MEMORY = 4 * 1024 * 1024  # bytes of a manifest that need no temporary file
 _UNREADABLE = (OSError, EOFError, zlib.error, ValueError, RecursionError)
 
@@ -72,7 +74,7 @@ class Entry(NamedTuple):
 
 
 Entries = Callable[[], Iterator[Entry]]
-"""Gives the entries in the order of their paths, from the first one, each time it is called."""
+"""Gives the entries from the first one, in the same order each time it is called."""
 
 
 def listed(manifest: Any) -> Entries:
@@ -93,20 +95,16 @@ def listed_in(open_list: Callable[[], BinaryIO], digest: str) -> Entries:
         Permanent: it is no such list, or it is another artifact's.
         OSError: it cannot be read.
     """
-    in_order = True
-    last, hasher, count = "", hashlib.md5(_HEADER, usedforsecurity=False), 0
+    in_order, last, hasher = True, "", hashlib.md5(_HEADER, usedforsecurity=False)
     for entry in _lines_of(open_list):
-        in_order = in_order and (count == 0 or entry.path > last)
-        last, count = entry.path, count + 1
-        hasher.update(_digest_line(entry))
         check([entry])
-    if in_order:
-        _check_digest(hasher.hexdigest(), digest)
-        return lambda: _lines_of(open_list)
-    entries = sorted(_lines_of(open_list), key=_path_of)
-    check(entries)
-    _check_digest(digest_of(entries), digest)
-    return lambda: iter(entries)
+        in_order = in_order and entry.path > last
+        last = entry.path
+        hasher.update(_digest_line(entry))
+    found = hasher.hexdigest() if in_order else _digest_when_sorted(_lines_of(open_list))
+    if found != digest:
+        raise Permanent("its list of contents is another one's (the digests differ)", status=0)
+    return lambda: _lines_of(open_list)
 
 
 def check(entries: Iterable[Entry]) -> None:
@@ -242,7 +240,7 @@ def _lines_of(open_list: Callable[[], BinaryIO]) -> Iterator[Entry]:
                 line = lines.readline(_LONGEST_LINE)
                 if not line:
                     return
-                yield _of_line(json.loads(line))
+                yield _of_line(json.loads(line, parse_constant=_no_number))
             raise ValueError(f"more than {_MOST_ENTRIES} entries")
     except _UNREADABLE as error:
         raise Permanent(f"its list of contents cannot be read: {error}", status=0) from error
@@ -254,23 +252,45 @@ def _of_line(fields: Any) -> Entry:
         raise ValueError("a line is no entry")
     path, digest, ref, local_path, birth, mimetype = (fields.get(name) or "" for name in texts)
     size, extra = fields.get("size"), fields.get("extra")
-    if not isinstance(size, int) or size < 0:
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         size = None
     skip = fields.get("skip_cache") is True
     return Entry(path, digest, size, ref, local_path, birth, mimetype, skip, extra if isinstance(extra, dict) else {})
+
+
+def _digest_when_sorted(entries: Iterable[Entry]) -> str:
+    """The digest (hex) of an artifact with these entries, in whatever order. Keeps no more of them than it needs.
+
+    Raises:
+        Permanent: two have one path, or there are too many.
+    """
+    lines, size = list[bytes](), 0
+    for entry in entries:
+        lines.append(
+            f"{entry.path}\0{entry.digest}".encode()
+        )  # no path holds a NUL, which sorts as the end of a path does
+        size += len(lines[-1])
+        if size > _MOST_SORTED:
+            raise Permanent("its list of contents is too long to be sorted", status=0)
+    lines.sort()
+
+    def in_order() -> Iterator[Entry]:
+        return (Entry(path, digest) for path, digest in (line.decode().split("\0", 1) for line in lines))
+
+    check(in_order())
+    return digest_of(in_order())
 
 
 def _digest_line(entry: Entry) -> bytes:
     return f"{entry.path}:{entry.digest}\n".encode("utf-8", "replace")
 
 
-def _check_digest(found: str, wanted: str) -> None:
-    if found != wanted:
-        raise Permanent("its list of contents is another one's (the digests differ)", status=0)
-
-
 def _json_or_none(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
+
+
+def _no_number(_: str) -> None:
+    """NaN and infinity, which no JSON of a server may hold, are null."""

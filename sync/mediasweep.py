@@ -5,13 +5,13 @@ Only if files below `files/media/` are in no record, the log is read once more f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..logformat import Record, WireError, decode_history
 from ..logformat.values import loads
+from .localfiles import files_below
 from .scan import good_records
 
 _MEDIA = b"media/"
@@ -23,7 +23,7 @@ def unrecorded_media(log: Path, end: int, recorded: Iterable[str]) -> list[str]:
     Raises:
         OSError: the log cannot be read.
     """
-    left = set(_on_disk(log.parent / "files")) - set(recorded)
+    left = set(files_below(log.parent / "files", "media")) - set(recorded)
     found = set[str]()
     if not left:
         return []
@@ -36,12 +36,6 @@ def unrecorded_media(log: Path, end: int, recorded: Iterable[str]) -> list[str]:
                 found |= named
                 left -= named
     return sorted(found)
-
-
-def _on_disk(files: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(files / "media"):
-        for name in names:
-            yield Path(folder, name).relative_to(files).as_posix()
 
 
 def _texts(record: Record) -> Iterator[str]:

@@ -14,17 +14,17 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, BinaryIO
 
 from . import yamltext
 from .api import Api, RemoteRun, UploadTargets
 from .cursor import FileMark
 from .errors import AuthError, Interrupted, OutOfTime, Permanent, SyncError
-from .localfiles import Shared, UnsafeFileError, clean_name, open_regular, safe_path, shown, why
+from .localfiles import Opener, Shared, UnsafeFileError, clean_name, files_below, find_safely, shown, why
 from .uploads import MIB, put, renewing
 
 SUMMARY_FILE = "wandb-summary.json"
@@ -46,7 +46,7 @@ class RunFile:
     size: int
     mtime_ns: int
     """0 for files made here."""
-    open: Callable[[], BinaryIO]
+    open: Opener
     sha256: str = ""
     """Known at once for files made here; empty until it is needed for others."""
 
@@ -126,52 +126,52 @@ def by_home(names: Iterable[str], own: Path, others: Iterable[Path]) -> dict[Pat
 
 
 def recorded_files(
-    run_dir: Path, names: Iterable[str], *, follow_links: bool = False
+    run_dir: Path, names: Iterable[str], *, follow_links: bool = False, had: Collection[str] = ()
 ) -> tuple[list[RunFile], list[str]]:
     """The files that a log names, as far as they may be read, and `name: reason` for each that may not or is not there.
 
     A name is taken literally if such a file exists, else as a pattern inside `files/`. With `follow_links` a link is read
-    wherever it leads.
+    wherever it leads. What is not there any more is not missing if the server `had` it.
     """
     files: dict[str, RunFile] = {}
     missing: list[str] = []
     root = run_dir / "files"
+    listing: list[str] | None = None
     for name in names:
         try:
             clean = clean_name(name)
+            if clean in had and not os.path.lexists(root / clean):
+                continue
             if os.path.lexists(root / clean) or not glob.has_magic(clean):
                 files[clean] = open_safely(run_dir, clean, follow_links=follow_links)
                 continue
         except UnsafeFileError as error:
             missing.append(f"{shown(name)}: {error}")
             continue
-        matches = sorted(_matching(root, clean))
+        listing = sorted(files_below(root)) if listing is None else listing
+        pattern = _levels(clean)
+        matches = [match for match in listing if _fits(_levels(match), pattern)]
         for match in matches:
             try:
-                files[match] = open_safely(run_dir, match, follow_links=follow_links)
+                files[match] = open_safely(run_dir, clean_name(match), follow_links=follow_links)
             except UnsafeFileError as error:
                 missing.append(f"{shown(match)}: {error}")
-        if not matches:
+        if not matches and not any(_fits(_levels(one), pattern) for one in had):
             missing.append(f"{shown(name)}: no file matches")
     return list(files.values()), missing
 
 
-def _matching(root: Path, pattern: str) -> Iterator[str]:
-    """The files below `root` whose path fits a pattern: `*`, `?` and `[..]` within a level, `**` for any levels.
+def _levels(name: str) -> list[str]:
+    """The levels of a path or pattern, of several `**` in a row one."""
+    levels = name.split("/")
+    return [level for level, before in zip(levels, ["", *levels], strict=False) if not level == before == "**"]
 
-    Links to folders are not followed: they could lead round in circles for ever, or out.
+
+def _fits(path: list[str], pattern: list[str]) -> bool:
+    """Whether a path fits a pattern: `*`, `?` and `[..]` within a level, `**` for any levels.
+
+    The places in the pattern that it may be at are followed side by side, level by level.
     """
-    levels = PurePosixPath(pattern).parts
-    parts = tuple(part for part, before in zip(levels, ("", *levels), strict=False) if not part == before == "**")
-    for folder, _, names in os.walk(root):
-        above = Path(folder).relative_to(root).parts
-        for name in names:
-            if _fits((*above, name), parts):
-                yield "/".join((*above, name))
-
-
-def _fits(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Whether a path fits, level by level; the places in the pattern that it may be at are followed side by side."""
     places = {0}
     for level in path:
         places = {
@@ -182,9 +182,9 @@ def _fits(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     return len(pattern) in _or_behind(places, pattern)
 
 
-def _or_behind(places: set[int], pattern: tuple[str, ...]) -> set[int]:
+def _or_behind(places: set[int], pattern: list[str]) -> set[int]:
     """`places`, and those behind a `**`, which may also stand for no level at all."""
-    return places | {place + 1 for place in places if pattern[place : place + 1] == ("**",)}
+    return places | {place + 1 for place in places if pattern[place : place + 1] == ["**"]}
 
 
 def open_safely(run_dir: Path, name: str, *, follow_links: bool = False) -> RunFile:
@@ -193,8 +193,8 @@ def open_safely(run_dir: Path, name: str, *, follow_links: bool = False) -> RunF
     Raises:
         UnsafeFileError: it is not there, or may not be read.
     """
-    real, status = safe_path(run_dir, name, follow_links=follow_links)
-    return RunFile(name, status.st_size, status.st_mtime_ns, lambda: open_regular(real))
+    opener, status = find_safely(run_dir, name, follow_links=follow_links)
+    return RunFile(name, status.st_size, status.st_mtime_ns, opener)
 
 
 def is_unchanged(file: RunFile, mark: FileMark | None) -> bool:
@@ -302,8 +302,10 @@ def _batches(files: Iterable[RunFile]) -> Iterator[list[RunFile]]:
 
 
 def _hash(file: RunFile) -> str:
-    digest = hashlib.sha256()
+    """The SHA-256 of as much as is going to be sent, whatever is appended meanwhile."""
+    digest, left = hashlib.sha256(), file.size
     with file.open() as data:
-        while part := data.read(_PART):
+        while part := data.read(min(_PART, left)):
             digest.update(part)
+            left -= len(part)
     return digest.hexdigest()

@@ -137,7 +137,7 @@ class FakeArtifacts:
         assert given["storageLayout"] == "V2"
         edges = []
         for file in given["artifactFiles"]:
-            md5, node = file["md5"], {"artifact": {"id": file["artifactID"]}, "uploadHeaders": []}
+            md5, node = file["md5"], {"artifact": {"id": file["artifactID"]}, "uploadUrl": None, "uploadHeaders": []}
             if md5 not in self.blobs:
                 node["uploadHeaders"] = [f"Content-MD5: {md5}", *self.upload_headers]
                 node["uploadUrl"] = f"{STORAGE}/c/{quote(md5, safe='')}"

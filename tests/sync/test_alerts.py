@@ -82,10 +82,11 @@ def test_an_alert_that_does_not_get_through_is_named_and_told_later(rig: Rig, st
     assert titles(rig) == ["one", "three", "bad"]
 
 
-def test_a_server_that_says_no_success_did_not_tell_it(rig: Rig) -> None:
+@pytest.mark.parametrize("said", [b'{"success": false}', b'{"success": null}', b"{}", b"null"])
+def test_a_server_that_says_no_success_did_not_tell_it(rig: Rig, said: bytes) -> None:
     """Status 200 is not enough."""
     run_with(rig, alert("one"))
-    body = b'{"data": {"notifyScriptableRunAlert": {"success": false}}}'
+    body = b'{"data": {"notifyScriptableRunAlert": ' + said + b"}}"
     rig.backend.before = on("NotifyScriptableRunAlert", Answer(200, {}, body))
 
     assert rig.only(rig.sync()).verdict is Verdict.PARTIAL

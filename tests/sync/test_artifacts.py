@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 import runferry
 from runferry.logformat import messages
-from runferry.sync import Verdict, artifacts, uploads
+from runferry.sync import Verdict, artifacts, manifest, uploads
 from runferry.sync.artifactupload import PartRule
 from runferry.sync.transport import Answer
 from support import logs
@@ -217,6 +219,77 @@ def test_a_list_of_contents_in_a_file_is_read_wherever_it_lies(rig: Rig, tmp_pat
     assert sizes == [32, 64, 128, 76, 9]
 
 
+def test_a_list_in_the_order_of_adding_is_taken(rig: Rig, tmp_path: Path) -> None:
+    """As the peer writes them; the digest goes over the sorted paths, one of which may be the beginning of another."""
+    record = large("ds", [entry(path, A) for path in ("a", "a.b", "a/c", "b")], tmp_path / "list.gz")
+    lines = gzip.decompress((tmp_path / "list.gz").read_bytes()).splitlines(keepends=True)
+    (tmp_path / "list.gz").write_bytes(gzip.compress(b"".join([lines[3], lines[1], lines[2], lines[0]])))
+    run_with(rig, record, contents=[A])
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert set(rig.backend.committed("ds")[0].contents) == {"a", "a.b", "a/c", "b"}
+
+
+@pytest.mark.parametrize("order", [(0, 0), (1, 0, 1)], ids=["in order", "not in order"])
+def test_a_list_that_has_a_path_twice_is_refused(rig: Rig, tmp_path: Path, order: tuple[int, ...]) -> None:
+    """Its digest may be that of all its lines: one content would fall on the other."""
+    both = [entry("a", A), entry("b", B)]
+    record = large("ds", sorted((both[index] for index in order), key=lambda item: item.path), tmp_path / "list.gz")
+    lines = [json.dumps({"path": both[index].path, "digest": both[index].digest}) + "\n" for index in order]
+    (tmp_path / "list.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    run_with(rig, record, contents=[A, B])
+
+    assert "is there twice" in rig.only(rig.sync()).missing[0]
+    assert not rig.backend.artifacts
+
+
+@pytest.mark.parametrize("damage", ["cut", "long line", "no entry", "not JSON", "a number for a path", "no gzip"])
+def test_a_list_that_cannot_be_read_makes_no_version(rig: Rig, tmp_path: Path, damage: str) -> None:
+    """And takes no more memory than a line of it may have."""
+    record = large("ds", [entry(f"f{number}", A) for number in range(50)], tmp_path / "list.gz")
+    data = (tmp_path / "list.gz").read_bytes()
+    line = {
+        "long line": b'{"path": "' + b"x" * 70_000 + b'"}',
+        "no entry": b"[]",
+        "not JSON": b"{",
+        "cut": b"",
+        "no gzip": b"",
+    }
+    line["a number for a path"] = b'{"path": 5}'
+    damaged = {"cut": data[:-20], "no gzip": b"plain"}.get(damage, gzip.compress(line[damage] + b"\n"))
+    (tmp_path / "list.gz").write_bytes(damaged)
+    run_with(rig, record, contents=[A])
+
+    assert rig.only(rig.sync()).missing[0].startswith("artifact ds: its list of contents cannot be read: ")
+    assert not rig.backend.artifacts
+
+
+def test_a_list_too_long_to_be_sorted_is_refused(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of somebody else must not fill the memory."""
+    monkeypatch.setattr(manifest, "_MOST_SORTED", 100)
+    record = large("ds", [entry(f"f{number}", A) for number in range(9)], tmp_path / "list.gz")
+    lines = gzip.decompress((tmp_path / "list.gz").read_bytes()).splitlines(keepends=True)
+    (tmp_path / "list.gz").write_bytes(gzip.compress(b"".join(reversed(lines))))
+    run_with(rig, record, contents=[A])
+
+    assert rig.only(rig.sync()).missing == ("artifact ds: its list of contents is too long to be sorted",)
+
+
+def test_numbers_that_no_json_has_are_null_in_a_manifest(rig: Rig, tmp_path: Path) -> None:
+    """What a log says beside an entry must not make the list unreadable for everybody; a size is a count."""
+    extra = messages.ManifestItem(key="k", value_json="[NaN, -Infinity, 1]")
+    listed_elsewhere = large("list", [entry("a", A)], tmp_path / "list.gz")
+    line = f'{{"path": "a", "digest": "{_digest(A)}", "size": true, "extra": {{"k": NaN}}}}\n'
+    (tmp_path / "list.gz").write_bytes(gzip.compress(line.encode()))
+    run_with(rig, artifact("ds", [entry("a", A, extra=[extra])]), listed_elsewhere, contents=[A])
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    assert rig.backend.committed("ds")[0].contents["a"]["extra"] == {"k": [None, None, 1]}
+    of_list = rig.backend.committed("list")[0].contents["a"]
+    assert of_list == {"digest": _digest(A), "birthArtifactID": of_list["birthArtifactID"], "extra": {"k": None}}
+
+
 def test_a_list_that_is_another_ones_is_not_used(rig: Rig, tmp_path: Path) -> None:
     """What has taken the place of the list, or was never one, makes no version."""
     other = large("ds", [entry("a", A)], tmp_path / "list.gz")
@@ -335,6 +408,81 @@ def test_an_artifact_that_the_server_refuses_fails_alone(rig: Rig, operation: st
     assert rig.only(rig.sync()).verdict is Verdict.SYNCED
     assert len(rig.backend.artifacts) == 1
     assert rig.backend.used == [("a", rig.backend.committed("ds")[0].id)]
+
+
+ODD_PLACES = [
+    None,
+    {},
+    {"uploadUrl": ""},
+    {"uploadUrl": 5},
+    {"uploadUrl": False},
+    {"uploadUrl": "file:///etc/passwd"},
+    {"uploadUrl": "ftp://storage.test/x"},
+    {"uploadUrl": "http://["},
+    {"uploadUrl": None, "uploadMultipartUrls": {"uploadUrlParts": [{"partNumber": 1, "uploadUrl": None}]}},
+    {"uploadUrl": None, "uploadMultipartUrls": {"uploadUrlParts": [None]}},
+]
+
+
+@pytest.mark.parametrize("node", ODD_PLACES, ids=str)
+def test_only_a_null_url_says_that_the_server_has_a_content(rig: Rig, node: object) -> None:
+    """Whatever else an answer has in place of a URL, the content is not there: nothing is committed."""
+    run_with(rig, simple("ds", {"a": A, "b": B}), contents=[A, B])
+    ask = rig.backend._on_createartifactfiles
+
+    def answer(variables: dict[str, Any]) -> Any:
+        data = ask(variables)
+        data["createArtifactFiles"]["files"]["edges"][0] = {"node": node}
+        return data
+
+    rig.backend._on_createartifactfiles = answer
+
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+    assert "CommitArtifact" not in rig.backend.operations()
+
+
+@pytest.mark.parametrize("file", [None, {}, {"uploadUrl": ""}, {"uploadUrl": 5}], ids=str)
+def test_a_list_without_a_place_is_not_committed(rig: Rig, file: object) -> None:
+    """An answer that does not say where the list goes is none."""
+    run_with(rig, simple("ds", {"a": A}), contents=[A])
+    ask = rig.backend._on_createartifactmanifest
+
+    def answer(variables: dict[str, Any]) -> Any:
+        data = ask(variables)
+        data["createArtifactManifest"]["artifactManifest"]["file"] = file
+        return data
+
+    rig.backend._on_createartifactmanifest = answer
+
+    assert "does not say where the list goes" in rig.only(rig.sync()).missing[0]
+    assert "CommitArtifact" not in rig.backend.operations()
+
+
+@pytest.mark.parametrize("operation", ["CommitArtifact", "UseArtifact", "CompleteMultipartUploadArtifact"])
+def test_an_answer_without_data_is_no_acknowledgement(
+    rig: Rig, operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 200 and null: it is named, and the next sync ends it with the same version."""
+    monkeypatch.setattr(artifacts, "PARTS", PartRule(threshold=1000, size=2000))
+    run_with(rig, simple("ds", {"b": B}, use_after_commit=True), contents=[B])
+    rig.backend.before = on(operation, Answer(200, {}, b'{"data": null}'))
+
+    assert operation in rig.only(rig.sync()).missing[0]
+
+    rig.backend.before = lambda *_: None
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert len(rig.backend.artifacts) == 1
+
+
+def test_a_part_that_the_storage_gives_no_name_is_not_told_as_there(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without all the names no upload in parts can be ended."""
+    monkeypatch.setattr(artifacts, "PARTS", PartRule(threshold=1000, size=2000))
+    run_with(rig, simple("ds", {"b": B}), contents=[B])
+    put = rig.backend.put_artifact
+    rig.backend.put_artifact = lambda *given: {key: value for key, value in put(*given).items() if key != "etag"}
+
+    assert "(ETag)" in rig.only(rig.sync()).missing[0]
+    assert "CompleteMultipartUploadArtifact" not in rig.backend.operations()
 
 
 def test_a_key_that_is_refused_ends_the_sync(rig: Rig) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runferry.sync import Verdict
+from runferry.sync import Verdict, contents
 from runferry.sync.contents import ContentFinder
 from runferry.sync.errors import Permanent
 from runferry.sync.localfiles import UnsafeFileError
@@ -67,6 +67,37 @@ def test_a_copied_run_of_the_peer_finds_what_its_media_hold_too(rig: Rig) -> Non
 
     assert rig.only(rig.sync()).verdict is Verdict.SYNCED
     assert rig.backend.blobs == {b64md5(SECRET): SECRET}
+
+
+def test_a_folder_of_files_that_is_a_link_is_not_searched(rig: Rig, tmp_path: Path) -> None:
+    """Else a log that knows no path could guess what a short file of somebody holds, with all guesses at once."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "pin").write_bytes(b"0042")
+    log = run_with(rig, artifact("ds", [entry(f"g{number}", b"%04d" % number) for number in range(100)]))
+    (log.parent / "files").rmdir()
+    (log.parent / "files").symlink_to(tmp_path / "home")
+
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+    assert rig.backend.blobs == {}
+
+
+def test_files_of_one_size_are_read_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many contents of that size are looked for among them."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number in range(20):
+        (folder / str(number)).write_bytes(b"%04d" % number)
+    opened = []
+    real = contents.open_regular
+    monkeypatch.setattr(contents, "open_regular", lambda path: opened.append(path) or real(path))
+    finder = ContentFinder([tmp_path])
+
+    for number in range(1000, 1050):
+        with pytest.raises(UnsafeFileError, match="missing"):
+            finder.find(Entry("x", b64md5(b"%04d" % number), 4))
+
+    assert sorted(path for path in opened if path.parent == folder) == sorted(folder.iterdir())
+    assert finder.find(Entry("x", b64md5(b"0007"), 4)).path == folder / "7"
 
 
 def test_without_the_md5_nothing_of_a_file_leaves(rig: Rig, tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runferry.logformat import load
-from runferry.sync import Verdict
+from runferry.sync import Verdict, runfiles
 from runferry.sync.transport import Answer, Request
 from support import logs
-from support.syncrig import Rig, marker, on
+from support.syncrig import Rig, cursor, marker, on
 
 
 def with_files(rig: Rig, *names: str) -> Path:
@@ -83,6 +86,196 @@ def test_names_that_lead_out_are_refused_and_named(rig: Rig, tmp_path: Path) -> 
     assert len(run.rows) == 5
     assert run.complete
     assert not marker(log).exists()
+
+
+def test_a_folder_that_became_a_link_is_not_followed(rig: Rig, tmp_path: Path) -> None:
+    """Also when that happens between the look at a file and its upload."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "x").write_text("secret")
+    log = with_files(rig, "deep/folder/x")
+    folder = log.parent / "files" / "deep" / "folder"
+    folder.mkdir(parents=True)
+    (folder / "x").write_text("public")
+
+    def swap(_: int, operation: str, __: Request) -> None:
+        if operation == "CreateRunFiles" and not folder.is_symlink():
+            folder.rename(tmp_path / "elsewhere")
+            folder.symlink_to(tmp_path / "home")
+
+    rig.backend.before = swap
+
+    report = rig.only(rig.sync())
+
+    assert report.missing == ("deep/folder/x: refused: a folder above it became a link",)
+    assert b"secret" not in rig.backend.runs["f"].files.values()
+
+
+@pytest.mark.parametrize("link", ["files", "files/media"])
+def test_folders_that_are_links_are_not_searched(rig: Rig, tmp_path: Path, link: str) -> None:
+    """Neither for patterns nor for media: nobody is told what lies elsewhere, and nothing as large as `/` is listed."""
+    log = with_files(rig, "**/*.pem")
+    (tmp_path / "home" / "media").mkdir(parents=True)
+    for name in ("key.pem", "media/key.pem", "media/x.png"):
+        (tmp_path / "home" / name).write_text("secret")
+    logs.make_log(log, logs.row(9, {"image": {"path": "media/x.png"}}), append=True)
+    rig.settle(log)
+    (log.parent / "files").rmdir()
+    (log.parent / link).parent.mkdir(exist_ok=True)
+    (log.parent / link).symlink_to(tmp_path / "home" if link == "files" else tmp_path / "home" / "media")
+
+    assert rig.only(rig.sync()).missing == ("**/*.pem: no file matches",)
+    assert b"secret" not in rig.backend.runs["f"].files.values()
+
+
+def test_a_name_on_disk_that_is_no_text_fails_alone(rig: Rig) -> None:
+    """A pattern may match it, but no server takes such a name."""
+    log = with_files(rig, "*.txt")
+    (log.parent / "files" / "b.txt").write_text("b")
+    Path(os.fsdecode(os.fsencode(log.parent / "files") + b"/a\xff.txt")).touch()
+
+    report = rig.only(rig.sync())
+
+    assert report.missing == ("a\\udcff.txt: not a file name",)
+    assert rig.backend.runs["f"].files["b.txt"] == b"b"
+
+
+def test_many_patterns_list_the_files_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may hold any number of them."""
+    log = with_files(rig, *(f"{number}*" for number in range(50)))
+    (log.parent / "files" / "7up").write_text("7")
+    listed = []
+    real = runfiles.files_below
+    monkeypatch.setattr(runfiles, "files_below", lambda root: listed.append(root) or real(root))
+
+    report = rig.only(rig.sync())
+
+    assert rig.backend.runs["f"].files["7up"] == b"7"
+    assert len(report.missing) == 49
+    assert len(listed) == 1
+
+
+@pytest.mark.parametrize("names", [("wandb-summary.json", "config.yaml", "wandb-metadata.json", "output.log")])
+def test_files_that_are_made_from_the_log_need_not_lie_there(rig: Rig, names: tuple[str, ...]) -> None:
+    """Old logs name them among their files."""
+    with_files(rig, *names)
+
+    assert rig.only(rig.sync()).missing == ()
+    assert set(rig.backend.runs["f"].files) == set(names)
+
+
+def test_what_cannot_be_made_from_the_log_is_taken_from_the_disk(rig: Rig) -> None:
+    """Logs of before environment records and of runs without a console: their files are the only ones."""
+    log = rig.folder / "run-20260921_141320-f" / "run-f.wandb"
+    names = ("wandb-metadata.json", "output.log", "config.yaml")
+    kept = [
+        record for record in logs.simple_records("f") if record.WhichOneof("record_type") in ("run", "history", "exit")
+    ]
+    logs.make_log(log, logs.header_record(), kept[0], logs.files_record(*names), *kept[1:])
+    (log.parent / "files").mkdir()
+    for name in names:
+        (log.parent / "files" / name).write_text("of the disk")
+    rig.settle(log)
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    files = rig.backend.runs["f"].files
+    assert [files[name] == b"of the disk" for name in names] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "place", [{}, {"uploadUrl": ""}, {"uploadUrl": 5}, {"uploadUrl": False}, {"name": []}], ids=str
+)
+def test_only_a_null_url_says_that_no_upload_is_wanted(rig: Rig, place: dict[str, object]) -> None:
+    """Anything else in an answer is no place, and the file is missing."""
+    rig.run()
+    ask = rig.backend._on_createrunfiles
+
+    def answer(variables: dict[str, Any]) -> Any:
+        data = ask(variables)
+        files = data["createRunFiles"]["files"]
+        data["createRunFiles"]["files"] = [{"name": files[0]["name"], **place}, *files[1:]]
+        return data
+
+    rig.backend._on_createrunfiles = answer
+
+    report = rig.only(rig.sync())
+
+    assert report.missing == ("wandb-summary.json: the server gave no place for it",)
+
+
+def test_a_file_that_grows_is_hashed_and_sent_as_far_as_it_was_found(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it grows without end; the rest goes with the next sync."""
+    log = with_files(rig, "growing.txt")
+    path = log.parent / "files" / "growing.txt"
+    path.write_text("one")
+    find = runfiles.find_safely
+
+    def find_and_grow(*given: Any, **options: Any) -> Any:
+        found = find(*given, **options)
+        path.write_text("one and two")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runfiles, "find_safely", find_and_grow)
+        rig.sync()
+    mark = json.loads(cursor(log).read_text())["files"]["growing.txt"]
+    assert (mark["size"], mark["sha256"]) == (3, hashlib.sha256(b"one").hexdigest())
+    assert rig.backend.runs["f"].files["growing.txt"] == b"one"
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert rig.backend.runs["f"].files["growing.txt"] == b"one and two"
+
+
+@pytest.mark.parametrize("recorded", ["big.pt", "*.pt"])
+def test_a_file_that_was_removed_once_the_server_had_it_is_not_missing(rig: Rig, recorded: str) -> None:
+    """Whoever makes room keeps the verdict and the marker, also when the log grows; a lost cursor knows of nothing."""
+    log = with_files(rig, recorded)
+    (log.parent / "files" / "big.pt").write_text("weights")
+    rig.sync()
+    (log.parent / "files" / "big.pt").unlink()
+    rig.backend.forget()
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert marker(log).exists()
+    assert rig.backend.requests == []
+    for step in (8, 9):
+        logs.make_log(log, logs.row(step), append=True)
+        rig.settle(log)
+        assert rig.only(rig.sync()).missing == ()
+    cursor(log).unlink()
+    marker(log).unlink()
+    assert len(rig.only(rig.sync()).missing) == 1
+
+
+def test_a_file_that_was_removed_before_the_server_was_told_of_it_is_missing(rig: Rig) -> None:
+    """The bytes alone are not enough."""
+    log = with_files(rig, "big.pt")
+    (log.parent / "files" / "big.pt").write_text("weights")
+    rig.backend.before = lambda _, name, request: (
+        Answer(403, {}, b"") if name == "stream" and b'"uploaded"' in request.body else None
+    )
+    rig.sync()
+    rig.backend.before = lambda *_: None
+    (log.parent / "files" / "big.pt").unlink()
+
+    assert rig.only(rig.sync()).missing == ("big.pt: missing",)
+
+
+def test_media_are_not_swept_in_every_pass_over_a_run_that_goes_on(rig: Rig) -> None:
+    """The whole log is read for them: once, when the run has ended."""
+    log = with_files(rig)
+    logs.make_log(log, *logs.simple_records("f", exit_code=None)[:-1], logs.row(9, {"mask": {"path": "media/m.png"}}))
+    (log.parent / "files" / "media").mkdir()
+    (log.parent / "files" / "media" / "m.png").write_text("mask")
+    rig.settle(log)
+    rig.sync(following=True)
+    assert "media/m.png" not in rig.backend.runs["f"].files
+    logs.make_log(log, logs.exit_record(0), append=True)
+    rig.settle(log)
+
+    rig.sync(following=True)
+
+    assert rig.backend.runs["f"].files["media/m.png"] == b"mask"
 
 
 def test_a_missing_file_is_reported_until_it_is_there(rig: Rig) -> None:
