@@ -8,7 +8,7 @@ import ipaddress
 import sqlite3
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -184,23 +184,42 @@ class Backend:
         entry.operation = "Upload"
         place, name = self._signed(request)
         entry.details = {"file": name}
+        sent_md5 = request.headers.get("content-md5")
+        parts = request.stream()
+        first, is_whole = await _first_part(parts)
+        if is_whole:
+            md5 = await self._in_writer(self._keep, place, name, first, sent_md5)
+        else:
+            md5 = await self._receive(place, name, first, parts, sent_md5)
+        entry.details["md5"] = md5
+        return Response(status_code=200, headers={"ETag": f'"{md5}"'})
+
+    def _keep(self, place: str, name: str, body: bytearray, sent_md5: str | None) -> str:
+        """Keeps a body that has come; its MD5. One call in one thread: most files are small."""
+        upload = self._store.blobs.upload()
+        try:
+            upload.write(body)
+            return self._storage.put(place, name, upload, sent_md5)
+        finally:
+            upload.discard()
+
+    async def _receive(
+        self, place: str, name: str, pending: bytearray, parts: AsyncIterator[bytes], sent_md5: str | None
+    ) -> str:
+        """Keeps a body that begins with `pending`, part by part as it comes; its MD5."""
         upload = await self._in_writer(self._store.blobs.upload)
         try:
-            pending = bytearray()
-            async for chunk in request.stream():
-                pending += chunk
+            async for part in parts:
+                pending += part
                 if upload.size + len(pending) > MAX_FILE:
                     raise HTTPException(413, f"a file has at most {MAX_FILE} bytes")
                 if len(pending) >= WRITE_SIZE:
                     await self._in_writer(upload.write, pending)
                     pending = bytearray()
             await self._in_writer(upload.write, pending)
-            sent_md5 = request.headers.get("content-md5")
-            md5 = await self._in_writer(self._storage.put, place, name, upload, sent_md5)
+            return await self._in_writer(self._storage.put, place, name, upload, sent_md5)
         finally:
             await self._in_writer(upload.discard)
-        entry.details["md5"] = md5
-        return Response(status_code=200, headers={"ETag": f'"{md5}"'})
 
     async def _download(self, request: Request) -> Response:
         entry_of(request.scope).operation = "Download"
@@ -280,6 +299,16 @@ def create_app(store: Store, settings: ServeSettings, keys: ApiKeys | None, cloc
         OSError: _storage_error,
     }
     return Starlette(routes=backend.routes(), exception_handlers=handlers, middleware=[Middleware(Drain)])
+
+
+async def _first_part(parts: AsyncIterator[bytes]) -> tuple[bytearray, bool]:
+    """The first `WRITE_SIZE` bytes of a body or a little more, and whether that is all of it."""
+    first = bytearray()
+    async for part in parts:
+        first += part
+        if len(first) >= WRITE_SIZE:
+            return first, False
+    return first, True
 
 
 async def _off_loop(decoder: Callable[[bytes], T], body: bytes) -> T:
