@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Iterator
 
-_LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy", "httpcore.socks")
+_LOGGERS = ("httpcore.connection", "httpcore.http11", "httpcore.proxy", "httpcore.socks")
 _ours = threading.local()
 
 

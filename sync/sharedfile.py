@@ -147,12 +147,12 @@ def _open_private(path: Path) -> int:
     """Open or make a file that only its owner can read, in a folder of the same kind.
 
     Raises:
-        OSError: it cannot be made, or is a link, no ordinary file, or somebody else's.
+        OSError: it cannot be made, or is a link (of either kind), no ordinary file, or somebody else's.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink > 1:
         os.close(file)
         raise PermissionError(f"{path} is not an ordinary file of ours")
     return file

@@ -259,10 +259,12 @@ def test_a_wish_of_zero_after_a_failure_never_becomes_a_busy_loop() -> None:
 def test_a_busy_server_is_left_alone_by_all() -> None:
     """A 503 with Retry-After closes the lane for the other workers too."""
     rig = Rig(answer(503, retry_after="20"), answer())
+    closed_for: list[float] = []
+    rig.channel._reporter = lambda _: closed_for.append(rig.pacer.closed_for)
 
     rig.call()
 
-    assert rig.pacer.closed_for >= 0.0
+    assert closed_for[0] >= 20.0
     begun = rig.script.times[0]
     assert rig.script.times[1] - begun >= 20.0
 
@@ -321,7 +323,7 @@ def test_workers_that_are_refused_together_are_one_piece_of_news() -> None:
 
 
 def test_a_divisible_body_that_was_too_slow_is_not_sent_again_whole() -> None:
-    """The caller is asked for halves at once; a body that cannot be divided is sent again."""
+    """The caller is asked for halves at once; a body that cannot be divided, is small, or failed otherwise is sent again."""
     late = Retryable("the attempt took too long for its size", late=True)
     big = Request("POST", "http://backend.test/x", {}, b"x" * 1_000_000)
     rig = Rig(late, answer())
@@ -329,8 +331,14 @@ def test_a_divisible_body_that_was_too_slow_is_not_sent_again_whole() -> None:
         rig.channel.call(big, rig.pacer, what="rows", read=lambda got: got.body, divisible=True)
     assert len(rig.script.times) == 1
 
-    again = Rig(late, answer())
-    assert again.channel.call(big, again.pacer, what="rows", read=lambda got: got.body) == b"ok"
+    for failure, request, divisible in (
+        (late, big, False),
+        (late, Request("POST", big.url, {}, b"x" * 100_000), True),
+        (Retryable("reset"), big, True),
+    ):
+        again = Rig(failure, answer())
+        got = again.channel.call(request, again.pacer, what="rows", read=lambda got: got.body, divisible=divisible)
+        assert got == b"ok"
 
 
 def test_a_dead_server_is_not_a_slow_one_for_ever() -> None:
@@ -368,6 +376,7 @@ def test_a_dead_server_is_not_a_slow_one_for_ever() -> None:
         ("http://a.test/graphql", "https://b.test/w/graphql?key=s3cret", "(--base-url https://b.test/w)"),
         ("http://a.test/files/e/p/r/file_stream", "//b.test/files/e/p/r/file_stream", "(--base-url http://b.test)"),
         ("http://a.test/graphql", "https://u:s3cret@b.test/login?next=s3cret", "redirects to https://b.test/login"),
+        ("http://a.test/graphql", "https://b.test/k3y/graphql", "redirects to https://b.test/***"),
         ("http://a.test/graphql", "javascript:alert(1)", "a redirect to nowhere"),
         ("http://a.test/graphql", "http://[::1", "a redirect to nowhere"),
     ],
@@ -375,6 +384,7 @@ def test_a_dead_server_is_not_a_slow_one_for_ever() -> None:
 def test_a_redirect_says_which_base_url_to_use(url: str, location: str, words: str) -> None:
     """One attempt, not followed, and the message names the place without what may be secret in it."""
     rig = Rig(answer(301, location=location))
+    rig.channel._hide_in = lambda text: text.replace(b"k3y", b"***")
     request = Request("POST", url, {"Authorization": "Basic x"}, b"{}")
 
     with pytest.raises(Permanent) as caught:
@@ -427,6 +437,21 @@ def test_uploads_are_put_off_while_others_wait() -> None:
 
     rig.channel.puts_off = False
     rig.script.answers = [Retryable("refused")] * 4 + [answer()]
+    assert rig.call(upload=True) == b"ok"
+
+
+def test_the_second_turn_of_an_upload_does_not_find_its_host_resting() -> None:
+    """A storage that swallows packets rests for a while; who has the whole budget again does not fail by that."""
+    rig = Rig()
+    rig.script = Slow(rig.clock, Retryable("no connection in time"))
+    rig.channel._transport = rig.script
+    rig.channel.puts_off = True
+    for words in ("gave up", "not sent"):
+        with pytest.raises(OutOfTime, match=words):
+            rig.call(upload=True)
+
+    rig.channel.puts_off = False
+    rig.script.answers = [Retryable("no connection in time"), answer()]
     assert rig.call(upload=True) == b"ok"
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runferry.sync.lane import BURST, Cost, Lane, full_jitter
 from runferry.sync.pacer import STREAM_BURST, Pacer, Pacers, StreamLane, StreamLanes
+from runferry.sync.quota import Quota
 from runferry.sync.ratelimit import MAX_WAIT_S, Limits, read_limits
 from runferry.sync.sharedfile import SharedFile
 from support.clock import FakeClock
@@ -155,6 +156,57 @@ def test_a_quota_that_grew_is_noticed() -> None:
 
 
 # -- one answer at a time ----------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_that_others_fill_tomorrow_is_filled_from_now_on() -> None:
+    """Shared numbers may say when a bucket was filled last, but not that it gets nothing until then."""
+    written = Lane.new(1000.0)
+    written.requests.refill(0.0, 1000.0 + 50_000.0)
+    lane, rng = Lane.new(1000.0), random.Random(1)
+
+    assert lane.load(written.numbers(0.0), 0.0, 1000.0)
+
+    assert lane.enter(1001.0, Cost(), rng) == 0.0
+
+
+def test_a_counted_window_that_is_to_last_for_hours_is_asked_again() -> None:
+    """5 per window, and then a Reset of 5,000 s: the lane is closed for a quarter of an hour, not for one after the other."""
+    lane, rng, now = Lane.new(0.0), random.Random(1), [0.0]
+
+    def send(reset: float) -> float:
+        while (delay := lane.enter(now[0], Cost(), rng)) > 0.0:
+            now[0] += delay
+        lane.accepted(Limits(reset=reset), lane.sent - 1, now[0], rng)
+        return now[0]
+
+    for _ in range(5):
+        send(10.0 - now[0])
+    lane.refused(Limits(reset=10.0 - now[0]), now[0], rng)
+    opened = send(5000.0)
+    for _ in range(4):
+        send(5000.0 - (now[0] - opened))
+
+    assert 800.0 < send(5000.0) - opened < 1100.0
+
+
+def test_a_quota_that_does_not_grow_is_tried_ever_less_often() -> None:
+    """Sixty full windows: it is tried for more after 10 of them, then after 20 more, and not every tenth time."""
+    clock = Simulation()
+    server = QuotaServer(clock, 5, 30.0, SPEECHES["reset on a 429"])
+
+    send_all(clock, server, [make_pacer(clock)], 300, threads=1)
+
+    assert 1 <= len([at for at in server.refused if at > 60.0]) <= 3
+
+
+def test_an_absurd_wait_is_no_length_of_a_window() -> None:
+    """A refusal for more than a quarter of an hour from the window's first answer teaches nothing of windows."""
+    quota = Quota()
+    quota.answered(0.0, None, None, 0.0, 0.0)
+
+    quota.refused(600.0, 600.0)
+
+    assert (quota.size, quota.period) == (None, None)
 
 
 def test_a_refusal_with_only_a_reset_closes_the_lane_for_all_of_it() -> None:
@@ -430,6 +482,25 @@ def test_a_lane_that_one_process_closes_is_closed_for_all(tmp_path: Path) -> Non
     assert len(told) == 1
 
 
+def test_what_was_learnt_long_ago_is_not_taken_over(tmp_path: Path) -> None:
+    """Numbers that nobody has touched for longer than any wait are of another day's limits."""
+    now = [1_800_000_000.0]
+    ours, others = (SharedFile(tmp_path / "x.lane", now=lambda: now[0]) for _ in range(2))
+    with others.held() as held:
+        assert held is not None
+        held.put = Lane.new(0.0).numbers(now[0])
+    now[0] += 900.0
+    with ours.held() as held:
+        assert held is not None
+        assert held.numbers is not None
+    now[0] += 200.0
+    with ours.held() as held:
+        assert held is not None
+        assert held.numbers is None
+    ours.close()
+    others.close()
+
+
 def test_the_shared_file_is_private_and_holds_numbers_only(tmp_path: Path) -> None:
     """Only its owner may read file and folder, and neither host nor project stand in it, nor anything but numbers."""
     folder = tmp_path / "state" / "pacer"
@@ -505,7 +576,7 @@ def test_absurd_numbers_with_a_good_checksum_are_not_believed(tmp_path: Path) ->
 
 
 def test_without_a_writable_folder_each_goes_alone(tmp_path: Path) -> None:
-    """A folder that cannot be made, a link in the file's place, a pipe: no error, and no file."""
+    """A folder that cannot be made, a link of either kind in the file's place, a pipe: no error, and no file."""
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert Pacers(FakeClock(), random.Random(1), blocked / "pacer").of("h", "p").wait() == 0
@@ -513,7 +584,7 @@ def test_without_a_writable_folder_each_goes_alone(tmp_path: Path) -> None:
     pacers = Pacers(FakeClock(), random.Random(1), tmp_path)
     target = tmp_path / "target"
     target.write_text("mine")
-    for make in (lambda path: path.symlink_to(target), os.mkfifo):
+    for make in (lambda path: path.symlink_to(target), lambda path: path.hardlink_to(target), os.mkfifo):
         pacer = Pacers(FakeClock(), random.Random(1), tmp_path / "pacer").of("h", "p")
         path = pacer._shared.path  # type: ignore[union-attr]
         path.parent.mkdir(exist_ok=True)

@@ -52,6 +52,8 @@ def test_a_body_that_was_late_makes_the_next_ones_half_as_large() -> None:
         assert uplink.body_bytes(MOST) == 500_000
         uplink.late(500_000)
         assert uplink.body_bytes(MOST) == 250_000
+        uplink.late(1_000_000)  # one that was on its way at the same time
+        assert uplink.body_bytes(MOST) == 250_000
 
 
 def test_packing_pays_on_slow_lines_only() -> None:
