@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,20 @@ def test_rows_are_there_when_an_alert_speaks_of_them(rig: Rig) -> None:
     rig.sync()
 
     assert rows == [5]
+
+
+def test_each_alert_is_noted_before_the_next_one_goes(rig: Rig) -> None:
+    """So a kill repeats one at most."""
+    log = run_with(rig, alert("one"), alert("two"), alert("three"))
+    noted = []
+    rig.backend.before = lambda _, name, __: (
+        noted.append(json.loads(cursor(log).read_text())["alerts"]) if name.startswith("Notify") else None
+    )
+
+    rig.sync()
+
+    ends = [stretches[0][1] if stretches else 0 for stretches in noted]
+    assert ends[0] == 0 < ends[1] < ends[2]
 
 
 def test_alerts_are_told_once_whatever_is_synced_again(rig: Rig) -> None:

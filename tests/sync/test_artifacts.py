@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 import runferry
 from runferry.logformat import messages
-from runferry.sync import Verdict, artifacts, manifest, uploads
+from runferry.sync import Verdict, artifacts, uploads
 from runferry.sync.artifactupload import PartRule
 from runferry.sync.transport import Answer
 from support import logs
-from support.artifactlogs import artifact, entry, large, run_with, simple
-from support.syncrig import Rig, cursor, marker, on
+from support.artifactlogs import artifact, entry, run_with, simple
+from support.syncrig import Rig, cursor
 
 A, B, EMPTY = b"aaaaaaaaaa", b"b" * 5000, b""
 
@@ -202,136 +200,6 @@ def test_what_the_server_has_already_is_not_sent_again(rig: Rig) -> None:
     assert rig.backend.committed("three")[0].contents["e"]["digest"] == _digest(B)
 
 
-def test_a_list_of_contents_in_a_file_is_read_wherever_it_lies(rig: Rig, tmp_path: Path) -> None:
-    """Beside the contents under its own name, else where the record says; unsorted or not."""
-    entries = [entry(f"f{number:03}", b"%d" % number) for number in range(300)]
-    contents = [b"%d" % number for number in range(300)]
-    beside = large("beside", entries, rig.folder / "run-20260921_141320-a" / "artifacts" / "list-of-it")
-    beside.artifact.manifest.manifest_file_path = "/gone/artifacts/list-of-it"
-    run_with(rig, beside, large("elsewhere", entries[:9], tmp_path / "list.gz"), contents=contents)
-
-    report = rig.only(rig.sync())
-
-    assert report.missing == ()
-    assert len(rig.backend.committed("beside")[0].contents) == 300
-    assert len(rig.backend.committed("elsewhere")[0].contents) == 9
-    sizes = [len(body["variables"]["input"]["artifactFiles"]) for body in rig.backend.bodies("CreateArtifactFiles")]
-    assert sizes == [32, 64, 128, 76, 9]
-
-
-def test_a_list_in_the_order_of_adding_is_taken(rig: Rig, tmp_path: Path) -> None:
-    """As the peer writes them; the digest goes over the sorted paths, one of which may be the beginning of another."""
-    record = large("ds", [entry(path, A) for path in ("a", "a.b", "a/c", "b")], tmp_path / "list.gz")
-    lines = gzip.decompress((tmp_path / "list.gz").read_bytes()).splitlines(keepends=True)
-    (tmp_path / "list.gz").write_bytes(gzip.compress(b"".join([lines[3], lines[1], lines[2], lines[0]])))
-    run_with(rig, record, contents=[A])
-
-    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
-    assert set(rig.backend.committed("ds")[0].contents) == {"a", "a.b", "a/c", "b"}
-
-
-@pytest.mark.parametrize("order", [(0, 0), (1, 0, 1)], ids=["in order", "not in order"])
-def test_a_list_that_has_a_path_twice_is_refused(rig: Rig, tmp_path: Path, order: tuple[int, ...]) -> None:
-    """Its digest may be that of all its lines: one content would fall on the other."""
-    both = [entry("a", A), entry("b", B)]
-    record = large("ds", sorted((both[index] for index in order), key=lambda item: item.path), tmp_path / "list.gz")
-    lines = [json.dumps({"path": both[index].path, "digest": both[index].digest}) + "\n" for index in order]
-    (tmp_path / "list.gz").write_bytes(gzip.compress("".join(lines).encode()))
-    run_with(rig, record, contents=[A, B])
-
-    assert "is there twice" in rig.only(rig.sync()).missing[0]
-    assert not rig.backend.artifacts
-
-
-@pytest.mark.parametrize("damage", ["cut", "long line", "no entry", "not JSON", "a number for a path", "no gzip"])
-def test_a_list_that_cannot_be_read_makes_no_version(rig: Rig, tmp_path: Path, damage: str) -> None:
-    """And takes no more memory than a line of it may have."""
-    record = large("ds", [entry(f"f{number}", A) for number in range(50)], tmp_path / "list.gz")
-    data = (tmp_path / "list.gz").read_bytes()
-    line = {
-        "long line": b'{"path": "' + b"x" * 70_000 + b'"}',
-        "no entry": b"[]",
-        "not JSON": b"{",
-        "cut": b"",
-        "no gzip": b"",
-    }
-    line["a number for a path"] = b'{"path": 5}'
-    damaged = {"cut": data[:-20], "no gzip": b"plain"}.get(damage, gzip.compress(line[damage] + b"\n"))
-    (tmp_path / "list.gz").write_bytes(damaged)
-    run_with(rig, record, contents=[A])
-
-    assert rig.only(rig.sync()).missing[0].startswith("artifact ds: its list of contents cannot be read: ")
-    assert not rig.backend.artifacts
-
-
-def test_a_list_too_long_to_be_sorted_is_refused(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of somebody else must not fill the memory."""
-    monkeypatch.setattr(manifest, "_MOST_SORTED", 100)
-    record = large("ds", [entry(f"f{number}", A) for number in range(9)], tmp_path / "list.gz")
-    lines = gzip.decompress((tmp_path / "list.gz").read_bytes()).splitlines(keepends=True)
-    (tmp_path / "list.gz").write_bytes(gzip.compress(b"".join(reversed(lines))))
-    run_with(rig, record, contents=[A])
-
-    assert rig.only(rig.sync()).missing == ("artifact ds: its list of contents is too long to be sorted",)
-
-
-def test_numbers_that_no_json_has_are_null_in_a_manifest(rig: Rig, tmp_path: Path) -> None:
-    """What a log says beside an entry must not make the list unreadable for everybody; a size is a count."""
-    extra = messages.ManifestItem(key="k", value_json="[NaN, -Infinity, 1]")
-    listed_elsewhere = large("list", [entry("a", A)], tmp_path / "list.gz")
-    line = f'{{"path": "a", "digest": "{_digest(A)}", "size": true, "extra": {{"k": NaN}}}}\n'
-    (tmp_path / "list.gz").write_bytes(gzip.compress(line.encode()))
-    run_with(rig, artifact("ds", [entry("a", A, extra=[extra])]), listed_elsewhere, contents=[A])
-
-    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
-
-    assert rig.backend.committed("ds")[0].contents["a"]["extra"] == {"k": [None, None, 1]}
-    of_list = rig.backend.committed("list")[0].contents["a"]
-    assert of_list == {"digest": _digest(A), "birthArtifactID": of_list["birthArtifactID"], "extra": {"k": None}}
-
-
-def test_a_list_that_is_another_ones_is_not_used(rig: Rig, tmp_path: Path) -> None:
-    """What has taken the place of the list, or was never one, makes no version."""
-    other = large("ds", [entry("a", A)], tmp_path / "list.gz")
-    large("other", [entry("b", A)], tmp_path / "list.gz")
-    (tmp_path / "secret").write_text("secret")
-    none = large("none", [entry("a", A)], tmp_path / "x.gz")
-    none.artifact.manifest.manifest_file_path = str(tmp_path / "secret")
-    run_with(rig, other, none, contents=[A])
-
-    report = rig.only(rig.sync())
-
-    assert report.verdict is Verdict.PARTIAL
-    assert [line.partition(":")[0] for line in report.missing] == ["artifact ds", "artifact none"]
-    assert not rig.backend.artifacts
-
-
-@pytest.mark.parametrize("path", ["../up", "/abs", "a/../../b", ""])
-def test_paths_that_lead_out_of_an_artifact_are_refused(rig: Rig, path: str) -> None:
-    """Whoever downloads it must not be written over."""
-    run_with(rig, simple("ds", {path: A}), contents=[A])
-
-    report = rig.only(rig.sync())
-
-    assert "leads out of it" in report.reason
-    assert not rig.backend.artifacts
-
-
-def test_records_that_contradict_themselves_make_no_version(rig: Rig) -> None:
-    """A digest that is not that of the contents, two contents of one path, a digest of a kind not known here."""
-    wrong = simple("wrong", {"a": A}, digest="0" * 32)
-    twice = artifact("twice", [entry("a", A), entry("a", B)])
-    strange = simple("strange", {"a": A}, digest_algorithm="MANIFEST_X")
-    log = run_with(rig, wrong, twice, strange, contents=[A, B])
-
-    report = rig.only(rig.sync())
-
-    assert len(report.missing) == 3
-    assert not rig.backend.artifacts
-    assert not marker(log).exists()
-    assert rig.backend.runs["a"].complete
-
-
 def test_a_missing_file_fails_its_artifact_alone_until_it_is_there(rig: Rig) -> None:
     """Rows, the end of the run and the other artifact arrive; what is missing is one line; then only that is sent."""
     files = {f"f{number:03}": b"%d" % number for number in range(50)}
@@ -386,143 +254,36 @@ def test_a_file_that_changed_is_never_sent(rig: Rig) -> None:
     assert rig.backend.blobs == {}
 
 
-@pytest.mark.parametrize(
-    "operation",
-    ["CreateArtifact", "CreateArtifactManifest", "CreateArtifactFiles", "CommitArtifact", "UseArtifact"],
-)
-@pytest.mark.parametrize("status", [400, 403, 404, 409, 500])
-def test_an_artifact_that_the_server_refuses_fails_alone(rig: Rig, operation: str, status: int) -> None:
-    """Rows, files and the end of the run arrive, the verdict names it, and a later sync ends it."""
-    run_with(rig, simple("ds", {"a": A}, use_after_commit=True), contents=[A])
-    rig.backend.before = on(operation, Answer(status, {}, b"no"))
+def test_a_version_names_the_one_that_its_writer_had_before_it(rig: Rig) -> None:
+    """Not the latest of the server, if the log knows better."""
+    run_with(rig, simple("ds", {"a": A}), simple("ds", {"a": B}, base_id="QXJ0aWZhY3Q6OTk="), contents=[A, B])
 
-    report = rig.sync(retry_for=5.0)
+    rig.sync()
 
-    only = rig.only(report)
-    assert only.verdict is Verdict.PARTIAL
-    assert only.missing[0].startswith("artifact ds:")
-    assert report.exit_code == (75 if status == 500 else 1)
-    assert rig.backend.runs["a"].complete
-    assert len(rig.backend.runs["a"].files) == 4
-    rig.backend.before = lambda *_: None
+    bases = [next(iter(version.manifests.values()))["base"] for version in rig.backend.committed("ds")]
+    assert bases == [None, "QXJ0aWZhY3Q6OTk="]
+
+
+def test_an_artifact_that_was_logged_twice_is_told_twice(rig: Rig) -> None:
+    """With what the second time says of it; it stays one version."""
+    twice = [simple("ds", {"a": A}, aliases=[alias]) for alias in ("first", "second")]
+    log = run_with(rig, *twice, contents=[A])
+
     assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    told = [body["variables"]["input"]["aliases"][0]["alias"] for body in rig.backend.bodies("CreateArtifact")]
+    assert told == ["first", "second"]
     assert len(rig.backend.artifacts) == 1
-    assert rig.backend.used == [("a", rig.backend.committed("ds")[0].id)]
+    assert len(json.loads(cursor(log).read_text())["artifacts"]) == 2
 
 
-ODD_PLACES = [
-    None,
-    {},
-    {"uploadUrl": ""},
-    {"uploadUrl": 5},
-    {"uploadUrl": False},
-    {"uploadUrl": "file:///etc/passwd"},
-    {"uploadUrl": "ftp://storage.test/x"},
-    {"uploadUrl": "http://["},
-    {"uploadUrl": None, "uploadMultipartUrls": {"uploadUrlParts": [{"partNumber": 1, "uploadUrl": None}]}},
-    {"uploadUrl": None, "uploadMultipartUrls": {"uploadUrlParts": [None]}},
-]
-
-
-@pytest.mark.parametrize("node", ODD_PLACES, ids=str)
-def test_only_a_null_url_says_that_the_server_has_a_content(rig: Rig, node: object) -> None:
-    """Whatever else an answer has in place of a URL, the content is not there: nothing is committed."""
-    run_with(rig, simple("ds", {"a": A, "b": B}), contents=[A, B])
-    ask = rig.backend._on_createartifactfiles
-
-    def answer(variables: dict[str, Any]) -> Any:
-        data = ask(variables)
-        data["createArtifactFiles"]["files"]["edges"][0] = {"node": node}
-        return data
-
-    rig.backend._on_createartifactfiles = answer
-
-    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
-    assert "CommitArtifact" not in rig.backend.operations()
-
-
-@pytest.mark.parametrize("file", [None, {}, {"uploadUrl": ""}, {"uploadUrl": 5}], ids=str)
-def test_a_list_without_a_place_is_not_committed(rig: Rig, file: object) -> None:
-    """An answer that does not say where the list goes is none."""
-    run_with(rig, simple("ds", {"a": A}), contents=[A])
-    ask = rig.backend._on_createartifactmanifest
-
-    def answer(variables: dict[str, Any]) -> Any:
-        data = ask(variables)
-        data["createArtifactManifest"]["artifactManifest"]["file"] = file
-        return data
-
-    rig.backend._on_createartifactmanifest = answer
-
-    assert "does not say where the list goes" in rig.only(rig.sync()).missing[0]
-    assert "CommitArtifact" not in rig.backend.operations()
-
-
-@pytest.mark.parametrize("operation", ["CommitArtifact", "UseArtifact", "CompleteMultipartUploadArtifact"])
-def test_an_answer_without_data_is_no_acknowledgement(
-    rig: Rig, operation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Status 200 and null: it is named, and the next sync ends it with the same version."""
-    monkeypatch.setattr(artifacts, "PARTS", PartRule(threshold=1000, size=2000))
-    run_with(rig, simple("ds", {"b": B}, use_after_commit=True), contents=[B])
-    rig.backend.before = on(operation, Answer(200, {}, b'{"data": null}'))
-
-    assert operation in rig.only(rig.sync()).missing[0]
-
-    rig.backend.before = lambda *_: None
-    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
-    assert len(rig.backend.artifacts) == 1
-
-
-def test_a_part_that_the_storage_gives_no_name_is_not_told_as_there(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without all the names no upload in parts can be ended."""
-    monkeypatch.setattr(artifacts, "PARTS", PartRule(threshold=1000, size=2000))
-    run_with(rig, simple("ds", {"b": B}), contents=[B])
-    put = rig.backend.put_artifact
-    rig.backend.put_artifact = lambda *given: {key: value for key, value in put(*given).items() if key != "etag"}
-
-    assert "(ETag)" in rig.only(rig.sync()).missing[0]
-    assert "CompleteMultipartUploadArtifact" not in rig.backend.operations()
-
-
-def test_a_key_that_is_refused_ends_the_sync(rig: Rig) -> None:
-    """401 is the last word on everything, also when it comes in the middle."""
-    run_with(rig, simple("ds", {"a": A}), contents=[A])
-    rig.backend.before = on("CreateArtifact", Answer(401, {}, b"no"))
-
-    assert rig.sync().exit_code == 2
-
-
-def test_a_storage_that_takes_nothing_is_not_asked_for_every_file(rig: Rig) -> None:
-    """When most of a batch is refused, the artifact waits for the next sync."""
-    data = [b"%d" % number for number in range(500)]
-    run_with(rig, simple("ds", {f"{one.decode():>04}": one for one in data}), contents=data)
-    rig.backend.before = on("put", Answer(400, {}, b"no"))
-
-    report = rig.only(rig.sync())
-
-    first = "artifact ds: 32 of 500 files missing: 0000 (HTTP 400: no), "
-    assert report.missing[0].startswith(first)
-    rig.backend.before = lambda *_: None
-    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
-
-
-@pytest.mark.parametrize("answer", [Answer(403, {}, b""), Answer(400, {}, b"<Code>ExpiredToken</Code>")])
-def test_places_that_have_expired_are_asked_for_once_more(rig: Rig, answer: Answer) -> None:
-    """Each of them once: the content's and the list's."""
-    run_with(rig, simple("ds", {"a": A}), contents=[A])
-    refused = set()
-
-    def expire(_: int, operation: str, request: object) -> Answer | None:
-        if operation == "put" and "/s/" not in request.url and request.url not in refused:
-            refused.add(request.url)
-            return answer
-        return None
-
-    rig.backend.before = expire
+def test_other_storages_get_large_contents_whole(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are Azure's alone."""
+    monkeypatch.setattr(uploads, "AZURE_WHOLE", 1000)
+    run_with(rig, simple("ds", {"large": B}), contents=[B])
 
     assert rig.only(rig.sync()).verdict is Verdict.SYNCED
-    assert len(refused) == 2
+    assert not [request for _, request in rig.backend.requests if "comp=" in request.url]
 
 
 def test_large_contents_go_up_in_parts(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -561,23 +322,6 @@ def test_azures_storage_gets_large_contents_in_blocks(rig: Rig, monkeypatch: pyt
     assert set(rig.backend.blobs.values()) == {A, B}
     (last,) = [request for _, request in rig.backend.requests if "comp=blocklist" in request.url]
     assert {"x-ms-blob-content-type", "x-ms-blob-content-md5"} <= set(last.headers)
-
-
-def test_a_version_that_the_server_forgot_is_made_anew(rig: Rig) -> None:
-    """A server may drop what stays unfinished: the next sync begins with a new one."""
-    run_with(rig, simple("ds", {"a": A}), contents=[A])
-    rig.backend.before = on("CreateArtifactFiles", Answer(400, {}, b""))
-    rig.sync()
-    (old,) = rig.backend.artifacts
-    rig.backend.artifacts["gone"] = rig.backend.artifacts.pop(old)
-    rig.backend.artifacts["gone"].clients.clear()
-    rig.backend.artifacts["else"] = rig.backend.artifacts["gone"]  # so that no id comes twice
-    rig.backend.before = lambda _, name, request: (
-        Answer(404, {}, b"") if name == "CreateArtifactManifest" and old.encode() in request.body else None
-    )
-
-    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
-    assert len(rig.backend.committed("ds")) == 1
 
 
 def test_artifacts_of_a_run_in_several_logs_keep_their_own_journals(rig: Rig) -> None:
