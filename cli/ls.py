@@ -14,6 +14,7 @@ from ..logformat import GapReason, RunState, find_logs, head_of, read_records, r
 from ..logformat.segments import Head
 from ..sync.clock import SystemClock
 from ..sync.liveness import Liveness
+from ..sync.plan import read_head
 from ..sync.status import sync_status
 from .text import PIPE_WIDTH, ago, plain_json, printable, size, stale_after_option
 
@@ -76,13 +77,14 @@ def _row(log: Path, stale_after: float, liveness: Liveness, *, goes_on_elsewhere
         status = "continued"
     elif status == "running" and not liveness.is_alive(log, stat.st_mtime, stale_after):
         status = "crashed"
+    begins = not state.has_run and liveness.is_beginning(read_head(log), stale_after)
     sent = sync_status(log)
     return {
         **row,
         "run": info.run_id or row["run"],
         "name": info.display_name,
         "project": "/".join(part for part in (info.entity, info.project) if part),
-        "status": status,
+        "status": "running" if begins else status,
         "exit_code": state.exit_code,
         "rows": state.row_count,
         "samples": state.sample_count,
@@ -94,7 +96,7 @@ def _row(log: Path, stale_after: float, liveness: Liveness, *, goes_on_elsewhere
         "sync": sent.words,
         "rows_sent": sent.rows_sent,
         "url": sent.url,
-        "problem": _problem(state, stat.st_size),
+        "problem": "" if begins else _problem(state, stat.st_size),
     }
 
 

@@ -64,6 +64,8 @@ def _print_json(found: Preview) -> None:
         click.echo(plain_json({"type": "run", **asdict(run), "todo": run.todo.value, "target": target}))
     for path, problem in found.problems.items():
         click.echo(plain_json({"type": "problem", "path": path, "problem": problem}))
+    for path in found.beginning:
+        click.echo(plain_json({"type": "beginning", "path": path}))
     click.echo(plain_json({"type": "done", "runs": len(found.runs), "left_out": found.left_out}))
 
 
@@ -88,6 +90,8 @@ def _print_table(found: Preview) -> None:
         console.print(table)
     for path, problem in found.problems.items():
         click.echo(f"{printable(path)}: {printable(problem)}", err=True)
+    for path in found.beginning:
+        click.echo(f"{printable(path)}: no record yet: the run begins", err=True)
     todo = sum(run.todo.value in {"all", "rest"} for run in found.runs)
     left_out = sum(found.left_out.values())
     text = f"{len(found.runs)} runs, {todo} to sync"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +65,9 @@ def command(
 
 def _local(paths: tuple[Path, ...], stale_after: float, *, as_json: bool) -> int:
     from ..sync import UsageError
+    from ..sync.clock import SystemClock
     from ..sync.integrity import verify_log
+    from ..sync.liveness import Liveness
     from ..sync.plan import survey
 
     try:
@@ -74,8 +75,9 @@ def _local(paths: tuple[Path, ...], stale_after: float, *, as_json: bool) -> int
     except UsageError as error:
         raise click.ClickException(str(error)) from None
     counts: Counter[str] = Counter()
+    liveness = Liveness(SystemClock())
     for head in heads:
-        found = verify_log(head, time.time(), stale_after)
+        found = verify_log(head, liveness, stale_after)
         word = "whole" if found.is_whole else "damaged"
         counts[word] += 1
         click.echo(plain_json(found.as_json()) if as_json else _log_line(word, found))

@@ -16,15 +16,16 @@ from . import choice
 from .api import Api
 from .body import FULL_BODY
 from .channel import Channel
-from .clock import Clock
+from .clock import Clock, SystemClock
 from .context import Context
 from .credentials import ApiKey, Credentials, find_credentials, user_headers
 from .errors import Interrupted
 from .kin import with_kin
+from .liveness import Liveness
 from .lock import Heartbeat
 from .plan import LogHead, Paths, RunPlan, group, survey
 from .replay import RunReplay
-from .report import Finished, Planned, Report, Reporter, RunReport, Verdict, silent
+from .report import NOTHING_YET, Finished, Planned, Report, Reporter, RunReport, Verdict, silent
 from .session import Session
 from .settings import DEFAULT_JOBS, MAX_JOBS, SyncSettings, find_base_url
 from .transport import Transport
@@ -73,12 +74,12 @@ def sync(
     settings = replace(settings or SyncSettings(base_url=options.get("base_url") or find_base_url()), **options)
     told = _one_at_a_time(reporter or silent)
     tally = Tally()
+    liveness = session.liveness if session is not None else Liveness(clock or SystemClock())
     heads = survey(paths)
     plans = _chosen(heads, settings, tally)
     for head in heads:
         if head.problem and _is_ours(head, settings):
-            verdict = Verdict.FAILED if head.is_log else Verdict.SKIPPED
-            tally.reports.append(RunReport(os.fspath(head.path), None, verdict, head.problem))
+            tally.reports.append(_without_run(head, liveness, settings))
     told(Planned(runs=len(plans), logs=sum(len(plan.segments) for plan in plans) + len(tally.reports)))
     for report in tally.reports:
         told(report)
@@ -117,6 +118,14 @@ def _chosen(heads: list[LogHead], settings: SyncSettings, tally: Tally) -> list[
         else:
             tally.left_out[reason] += 1
     return with_kin(plans, settings)
+
+
+def _without_run(head: LogHead, liveness: Liveness, settings: SyncSettings) -> RunReport:
+    """The verdict on a log of which nobody can tell the run."""
+    name = os.fspath(head.path)
+    if liveness.is_beginning(head, settings.stale_after):
+        return RunReport(name, None, Verdict.LIVE, NOTHING_YET)
+    return RunReport(name, None, Verdict.FAILED if head.is_log else Verdict.SKIPPED, head.problem)
 
 
 def _is_ours(head: LogHead, settings: SyncSettings) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..logformat import RunState
+from .liveness import Liveness
 from .plan import LogHead
-from .report import shorten
+from .report import NOTHING_YET, shorten
 from .scan import scan
 
 
@@ -30,13 +31,15 @@ class Integrity:
         return {"type": "integrity", **asdict(self)}
 
 
-def verify_log(head: LogHead, now: float, stale_after: float = 600.0) -> Integrity:
+def verify_log(head: LogHead, liveness: Liveness, stale_after: float = 600.0) -> Integrity:
     """Read a log to its end and judge what a sync would judge. Never raises."""
     name = os.fspath(head.path)
+    if liveness.is_beginning(head, stale_after):
+        return Integrity(name, head.run_id, is_whole=True, reason=NOTHING_YET, size=head.size)
     if head.problem:
         return Integrity(name, head.run_id, is_whole=False, reason=head.problem, size=head.size)
     try:
-        young = now - head.modified < stale_after
+        young = liveness.is_alive(head.path, head.modified, stale_after)
         facts = scan(head.path, RunState(keep_rows=False), start_ns=head.start_ns, young=young)
     except OSError as error:
         return Integrity(name, head.run_id, is_whole=False, reason=f"cannot be read: {error.strerror or error}")

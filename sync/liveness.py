@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..logformat.heartbeat import heartbeat_path, read_heartbeat
 from .clock import Clock
+from .plan import LogHead
 
 GRACE_S = 180.0
 """Seconds without a touch after which a process that cannot be looked for counts as gone. It is touched every 15 s; a network
@@ -59,6 +60,13 @@ class Liveness:
         if lives is None:
             return self._is_recent(heartbeat_path(log), beat.touched, GRACE_S)
         return lives
+
+    def is_beginning(self, head: LogHead, stale_after: float) -> bool:
+        """Whether a log lacks its run record only because the writer, who is there, has not written it yet.
+
+        The peer's writer writes whole blocks of 32 KiB, so for minutes its log may hold nothing but a file header.
+        """
+        return head.begins and self.is_alive(head.path, head.modified, stale_after)
 
     def _is_recent(self, path: Path, modified: float, within: float) -> bool:
         now = self._clock.monotonic()

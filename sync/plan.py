@@ -13,7 +13,17 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from ..logformat import FILE_HEADER, Gap, LogReader, Record, WireError, find_logs, run_id_of, valid_run_id
+from ..logformat import (
+    FILE_HEADER,
+    Gap,
+    GapReason,
+    LogReader,
+    Record,
+    WireError,
+    find_logs,
+    run_id_of,
+    valid_run_id,
+)
 from .errors import UsageError
 from .settings import SyncSettings
 
@@ -43,6 +53,8 @@ class LogHead:
     """The run record was damaged: the run id is the file name's, and the project is not known."""
     problem: str = ""
     """Why it cannot be synced; empty if it can."""
+    begins: bool = False
+    """The problem is only that its run record is not there yet: as long as it has a writer that is none."""
     is_log: bool = True
     """False for a folder that nobody may look into: whether there are logs in it is not known."""
     identity: tuple[int, int] | None = None
@@ -141,24 +153,33 @@ class _Facts:
     modified: float
     identity: tuple[int, int]
 
-    def broken(self, problem: str) -> LogHead:
-        return LogHead(self.log, self.size, self.modified, problem=problem, identity=self.identity)
+    def broken(self, problem: str, *, begins: bool = False) -> LogHead:
+        return LogHead(self.log, self.size, self.modified, problem=problem, begins=begins, identity=self.identity)
 
 
 def _head(facts: _Facts, file: BinaryIO) -> LogHead:
     if facts.size == 0:
-        return facts.broken("empty (0 bytes): the run died before its first write")
+        return facts.broken("empty (0 bytes): the run died before its first write", begins=True)
     start = file.read(_HEAD_BYTES)
     if not start.startswith(FILE_HEADER):
-        return facts.broken(_foreign(start))
+        return facts.broken(_foreign(start), begins=FILE_HEADER.startswith(start))
     head = _by_records(facts, LogReader(io.BytesIO(start)))
     if head is None and facts.size > len(start):
         head = _by_records(facts, LogReader(file))
     if head is not None:
         return head
     if facts.size <= len(FILE_HEADER):
-        return facts.broken(f"only a file header ({facts.size} bytes): the run died before its first record")
-    return facts.broken("no run record: nobody can tell which run this is")
+        problem = f"only a file header ({facts.size} bytes): the run died before its first record"
+        return facts.broken(problem, begins=True)
+    return facts.broken("no run record: nobody can tell which run this is", begins=_is_begun(LogReader(file)))
+
+
+def _is_begun(reader: LogReader) -> bool:
+    """Whether a log ends before its run record: a long one is written in several blocks."""
+    return all(
+        item.reason in (GapReason.TORN_TAIL, GapReason.ZEROED) if isinstance(item, Gap) else item.kind == "header"
+        for item in islice(reader.finish(), 3)
+    )
 
 
 def _by_records(facts: _Facts, reader: LogReader) -> LogHead | None:

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 NOTHING_NEW = "nothing new"
 """The reason of a verdict that stands because nothing has changed since it was given."""
+NOTHING_YET = "no record yet: the run begins"
+"""The reason of a verdict on a log that does not say yet which run it is."""
 
 
 class Verdict(str, Enum):

@@ -67,6 +67,8 @@ class Preview:
     """Path -> why what lies there cannot be synced."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Runs that were not asked for, as `Report` has it."""
+    beginning: tuple[str, ...] = ()
+    """Logs that do not say yet which run they are, and whose writers are there."""
 
 
 def preview(
@@ -105,8 +107,16 @@ def preview(
             runs.append(_preview(plan, settings, state))
         else:
             omitted[reason] += 1
-    problems = {os.fspath(head.path): head.problem for head in heads if head.problem and _is_ours(head, settings)}
-    return Preview(tuple(runs), problems, dict(omitted))
+    problems: dict[str, str] = {}
+    beginning: list[str] = []
+    for head in heads:
+        if not (head.problem and _is_ours(head, settings)):
+            continue
+        if liveness.is_beginning(head, settings.stale_after):
+            beginning.append(os.fspath(head.path))
+        else:
+            problems[os.fspath(head.path)] = head.problem
+    return Preview(tuple(runs), problems, dict(omitted), tuple(beginning))
 
 
 def _is_ours(head: LogHead, settings: SyncSettings) -> bool:

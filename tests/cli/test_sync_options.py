@@ -74,6 +74,7 @@ def test_a_plan_for_people_is_a_table(folder: Path) -> None:
     assert "3 runs, 3 to sync" in output
     assert re.search(r"^two +finished +all +2 ", output, re.MULTILINE)
     (folder / "run-x.wandb").write_bytes(b"")
+    os.utime(folder / "run-x.wandb", (0, 0))
     code, output = call("sync", "plan", *NOWHERE, folder, "--state", "failed")
 
     assert code == 1

@@ -183,7 +183,7 @@ def points(folder):
 # -- from a test -----------------------------------------------------------------------------------------------------
 
 
-def bed(*arguments, stdin=""):
+def bed(*arguments, stdin="", timeout_s=280):
     """What a killbed prints, as dicts; its failure is the test's."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
     environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -193,11 +193,11 @@ def bed(*arguments, stdin=""):
         capture_output=True,
         text=True,
         env=environ,
-        timeout=280,
+        timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert "Traceback" not in done.stderr, done.stderr[-4000:]
+    assert "Traceback" not in done.stderr, done.stderr[done.stderr.index("Traceback") :][:4000]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

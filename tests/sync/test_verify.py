@@ -246,6 +246,7 @@ def test_a_whole_log_is_whole(folder: Path, server: Server) -> None:
     data[300] ^= 1
     log.write_bytes(data)
     (folder / "run-dead.wandb").touch()
+    os.utime(folder / "run-dead.wandb", (0, 0))
 
     done = run(server, "verify", "--json", folder)
 

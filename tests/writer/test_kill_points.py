@@ -59,7 +59,8 @@ def judge(result, *, by_peer):
 def kill(folder, seeds):
     folder.mkdir(exist_ok=True)
     cases = [case_of(point, seed) for seed in seeds for point in POINTS]
-    results = bed("points", folder, stdin="".join(json.dumps(case) + "\n" for case in cases))
+    # Some 3,000 cases take two minutes of two cores, and long on cores that others use too.
+    results = bed("points", folder, stdin="".join(json.dumps(case) + "\n" for case in cases), timeout_s=1700)
     assert len(results) == len(cases)
     return results
 
@@ -82,6 +83,7 @@ def test_killed_at_each_point(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_killed_at_each_point_twenty_times(tmp_path):
     """The same with other rows, five times at each level; the peer reads every log of one round."""
     rounds = [range(first, first + 4) for first in range(1, 21, 4)]
