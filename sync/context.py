@@ -13,6 +13,7 @@ from .liveness import Liveness
 from .lock import Heartbeat
 from .readings import Readings
 from .report import Reporter
+from .room import Room
 from .settings import SyncSettings
 
 
@@ -31,7 +32,8 @@ class Context:
     """Where files are put to the server, so many at a time for all runs together."""
     heartbeat: Heartbeat
     liveness: Liveness
-    body_bytes: int
+    room: Room
+    """For the bodies that are gathered."""
     readings: Readings | None = None
     """What passes leave for later ones; None where this is the only one."""
     denied: str = ""

@@ -26,13 +26,13 @@ from .lock import Heartbeat
 from .plan import LogHead, Paths, RunPlan, group, survey
 from .replay import RunReplay
 from .report import NOTHING_YET, Finished, Planned, Report, Reporter, RunReport, Verdict, silent
+from .room import Room
 from .session import Session
 from .settings import DEFAULT_JOBS, MAX_JOBS, SyncSettings, find_base_url
 from .transport import Transport
 
 _BODIES_IN_MEMORY = 2 * FULL_BODY  # bytes; what all workers together may gather before they send
 _QUEUED_PER_JOB = 2  # runs handed to the workers: those of a fleet do not all wait in memory
-_SMALLEST_BODY = 512 * 1024
 
 _Turn = tuple[RunPlan, list[RunReport]]
 """A run, and what became of it already: if its storage was not there, it comes again when all others have had their turn."""
@@ -217,7 +217,7 @@ def open_context(
         heartbeat=Heartbeat(),
         liveness=session.liveness,
         readings=session.readings,
-        body_bytes=min(settings.body_bytes, max(_SMALLEST_BODY, _BODIES_IN_MEMORY // jobs)),
+        room=Room(_BODIES_IN_MEMORY, jobs),
     )
 
 

@@ -322,22 +322,25 @@ class RunReplay:
                     raise LockedError("another sync took it over, because this one had given no sign of life")
 
             printed = console_file if begun is None else runfiles.ConsoleFile()
-            lane = RowLane(
-                self.context.api,
-                remote,
-                found,
-                cursor,
-                segment.places.cursor,
-                self.context.body_bytes,
-                structured,
-                printed,
-                self.context.rows,
-                advance,
-                work.state if work.folds_later else None,
-                self.context.api.uplink.body_bytes,
-                point=begun if is_last else None,
-            )
-            with contextlib.nullcontext() if printed is console_file else contextlib.closing(printed):
+            with contextlib.ExitStack() as held:
+                if printed is not console_file:
+                    held.enter_context(contextlib.closing(printed))
+                share = held.enter_context(self.context.room.share(self.context.api.uplink.body_bytes))
+                lane = RowLane(
+                    self.context.api,
+                    remote,
+                    found,
+                    cursor,
+                    segment.places.cursor,
+                    self.context.settings.body_bytes,
+                    structured,
+                    printed,
+                    self.context.rows,
+                    advance,
+                    work.state if work.folds_later else None,
+                    share.body_bytes,
+                    point=begun if is_last else None,
+                )
                 lane.send(last)
             self._point = lane.point
         if work.folds_later:

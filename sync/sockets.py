@@ -22,6 +22,7 @@ import httpcore
 _SLICE_S = 0.2  # how late a stop may be noticed where nothing can be woken
 _PART = 256 * 1024  # bytes handed to the system at a time
 _UNSENT = 256 * 1024  # bytes that the system may keep before they are on their way: progress is seen as it is made
+_HELD = 16 * 1024  # bytes of a request that wait for the rest of it: a small one leaves in one piece
 _TELLING = len(b"HTTP/1.1 4")  # of an answer: the class of its status
 
 
@@ -92,10 +93,14 @@ class Stream(httpcore.NetworkStream):
         self._guard = guard
         self._early = b""
         """What came of an answer before the request was sent."""
+        self._held = bytearray()
+        """The end of the request, as long as it is small."""
         guard.add(connection)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Wait for bytes; empty at the end of the connection."""
+        with contextlib.suppress(httpcore.WriteError):  # an answer may be there all the same
+            self._flush(timeout)
         if self._early:
             data, self._early = self._early, b""
             return data
@@ -116,7 +121,18 @@ class Stream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of `buffer`."""
+        """Send all of `buffer`; what is small goes with what follows it, or before the answer is read."""
+        if len(self._held) + len(buffer) <= _HELD:
+            self._held += buffer
+            return
+        self._flush(timeout)
+        self._send(buffer, timeout)
+
+    def _flush(self, timeout: float | None) -> None:
+        held, self._held = self._held, bytearray()
+        self._send(held, timeout)
+
+    def _send(self, buffer: bytes | bytearray, timeout: float | None) -> None:
         view = memoryview(buffer)
         while view:
             if self._is_refused():
@@ -181,6 +197,8 @@ class Backend(httpcore.NetworkBackend):
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
+        self._reached: dict[tuple[str, int], Any] = {}
+        """The address that answered last: where another one swallows packets, that costs its time once."""
 
     def connect_tcp(
         self,
@@ -193,6 +211,7 @@ class Backend(httpcore.NetworkBackend):
         """Connect to the first address of `host` that answers; all of it in `timeout`."""
         until = time.monotonic() + self._guard.check(timeout)
         addresses = self._look_up(host, port, until)
+        addresses.sort(key=lambda found: found[4] != self._reached.get((host, port)))
         error: OSError = OSError("the name has no address")
         for number, (family, kind, protocol, _, address) in enumerate(addresses):
             self._guard.check()
@@ -217,6 +236,7 @@ class Backend(httpcore.NetworkBackend):
                 error = problem
             else:
                 self._guard.heard()
+                self._reached[host, port] = address
                 return Stream(connection, self._guard)
         if isinstance(error, TimeoutError):
             raise httpcore.ConnectTimeout("no connection in time")

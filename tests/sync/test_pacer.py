@@ -611,6 +611,21 @@ def test_a_lock_that_nobody_gives_back_holds_nobody_up(tmp_path: Path) -> None:
     assert sum(pauses) <= 0.05
 
 
+def test_a_file_system_that_dawdles_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that took 0.2 s costs each request more than it is worth: half a minute without it."""
+    now = [100.0]
+    monkeypatch.setattr("runferry.sync.sharedfile.time.monotonic", lambda: now[0])
+    file = SharedFile(tmp_path / "x.lane", now=lambda: 1_800_000_000.0)
+    with file.held() as held:
+        assert held is not None
+        now[0] += 0.2
+    for seconds, is_shared in ((29.0, False), (2.0, True)):
+        now[0] += seconds
+        with file.held() as held:
+            assert (held is not None) is is_shared
+    file.close()
+
+
 def test_a_file_that_was_tidied_up_is_made_again(tmp_path: Path) -> None:
     """Whoever removes the file separates nobody for longer than a request."""
     clock = FakeClock()

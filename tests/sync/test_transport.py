@@ -342,6 +342,28 @@ def test_the_next_address_is_tried_where_one_is_dead(transport: HttpTransport, m
         assert transport.send(Request("GET", "http://two.test/")).status == 200
 
 
+def test_the_address_that_answered_is_tried_first_the_next_time(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that swallows packets, as IPv6 does behind some routers, costs its share of the time once."""
+    tried = []
+    connect = socket.socket.connect
+
+    def note(self: socket.socket, address: tuple[str, int]) -> None:
+        tried.append(address[1])
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", note)
+    with RawServer(reply(headers="Connection: close\r\n")) as server:
+        ports = (1, server.port)
+        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: list(addresses))
+        for _ in range(2):
+            transport.send(Request("GET", "http://two.test/"))
+
+        assert tried == [1, server.port, server.port]
+
+
 def test_an_address_that_this_machine_cannot_use_is_passed_over(
     transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
