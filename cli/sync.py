@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..sync.settings import DEFAULT_JOBS, MAX_JOBS, OVERLAPS
-from .syncoptions import choice_options, settings_of, target_options
+from .syncoptions import SomePath, choice_options, settings_of, target_options
 from .syncoutputs import Outputs
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SyncCommand(click.Command):
 
 
 @click.command(name="sync", cls=SyncCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=SomePath())
 @target_options
 @choice_options
 @click.option(

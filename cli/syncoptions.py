@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 Command = Callable[..., Any]
+
+
+class SomePath(click.Path):
+    """A path that is not empty: `"$FOLDER"` of a variable that is not set is no wish for the folder that one is in."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: D102 - click's
+        if value == "":
+            raise click.ClickException("a path is empty: is a variable not set?")
+        return super().convert(value, param, ctx)
 
 
 def target_options(command: Command) -> Command:
@@ -63,12 +76,17 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: one of them says nothing that can be followed.
     """
-    from ..sync import Shard
+    from ..sync import Shard, UsageError
     from ..sync.choice import parse_replacements, parse_since
     from ..sync.settings import find_base_url
 
     settings = dict(options)
     settings["base_url"] = settings["base_url"] or find_base_url()
+    for name in ("newer", "shard"):
+        if settings[name] == "":  # an empty variable of the shell must not mean all runs
+            raise UsageError(f"{name}: the text is empty")
+    if "" in settings["tags"] or any(not text.strip(" ,") for text in settings["states"]):
+        raise UsageError("state and tag: the text is empty")
     newer, replace_tags = settings.pop("newer"), settings["replace_tags"]
     states = [state.strip() for text in settings["states"] for state in text.split(",") if state.strip()]
     return {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .syncoptions import choice_options, settings_of, target_options
+from .syncoptions import SomePath, choice_options, settings_of, target_options
 from .text import PIPE_WIDTH, ago, plain_json, printable, size
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="plan", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=SomePath())
 @target_options
 @choice_options
 @click.option(

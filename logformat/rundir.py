@@ -7,6 +7,7 @@ wandb/latest-run -> run-20261130_142500-a1b2c3d4           best effort, never ne
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -23,6 +24,7 @@ LOG_SUFFIX = ".wandb"
 MAX_DEPTH = 32
 """Folders below the path given in which logs are looked for."""
 _OF_A_RUN = frozenset({"files", "logs", "tmp"})  # folders of a run directory, which may hold any number of files
+_TOO_DEEP = f"more than {MAX_DEPTH} folders below the path given"
 TRASH = ".runferry-trash"
 """Folder beside run directories that are being deleted: what is left in it is no run any more."""
 _NO_RUNS = frozenset({".git", "__pycache__", "node_modules", TRASH})  # wide, and nobody logs there
@@ -87,7 +89,7 @@ def find_logs(
 
     Args:
         path: where to look.
-        unreadable: told of each folder that cannot be listed; such folders are passed over.
+        unreadable: told of each folder that cannot be listed, or lies too deep; such folders are passed over.
         scan: lists a directory; a port for tests.
 
     Raises:
@@ -115,6 +117,9 @@ def find_logs(
         found += logs
         if depth < MAX_DEPTH:
             folders += [(folder / name, depth + 1) for name in inner]
+        elif unreadable is not None:
+            for name in inner:
+                unreadable(OSError(errno.ENAMETOOLONG, _TOO_DEEP, str(folder / name)))
     return sorted(found)
 
 
@@ -128,7 +133,8 @@ def _list(folder: Path, scan: Scan) -> tuple[list[Path], list[str]]:
                 logs.append(folder / name)  # also broken links and folders of that name: the reader says what is wrong
             elif name not in _NO_RUNS and entry.is_dir(follow_symlinks=False):  # by the listing's own word
                 inner.append(name)
-    if logs or RunDirName.parse(folder.name):
+    # A run directory by its name, or by what lies in it; a log by itself may lie beside a folder of runs named `logs`.
+    if RunDirName.parse(folder.name) or (logs and "files" in inner):
         inner = [name for name in inner if name not in _OF_A_RUN]
     return logs, inner
 

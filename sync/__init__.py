@@ -101,5 +101,9 @@ class _Module(ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> Report:
         return self.sync(*args, **kwargs)  # type: ignore[no-any-return]
 
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """By its name, as a function is: pools of processes send what they call."""
+        return importlib.import_module, (self.__name__,)
+
 
 sys.modules[__name__].__class__ = _Module

@@ -19,7 +19,7 @@ from pathlib import Path
 from ..logformat import BLOCK_SIZE, LogReader, Record, RunState, read_records
 from .errors import UsageError
 from .liveness import Liveness
-from .plan import RunPlan
+from .plan import LogHead, RunPlan
 from .settings import SyncSettings
 
 SHARD, NEWER, STATE, TAG, MIN_ROWS = "shard", "newer", "state", "tag", "min_rows"
@@ -64,6 +64,14 @@ def parse_since(text: str, now: float) -> float:
         raise UsageError(
             f"{text!r} is neither a span such as 90s, 30m, 12h, 2d or 1w nor a time such as 2026-11-30T14:00"
         ) from None
+
+
+def is_ours(head: LogHead, settings: SyncSettings) -> bool:
+    """Whether a log that belongs to no run is for this sync to report, where others have shares of their own.
+
+    It goes by the log's name and its folder's: the folders above may be mounted elsewhere on another machine.
+    """
+    return settings.shard is None or settings.shard.holds(head.path.parent.name, head.path.name)
 
 
 def left_out(plan: RunPlan, settings: SyncSettings) -> str | None:

@@ -101,5 +101,7 @@ def _sent_before(log: Path, plan: RunPlan, settings: SyncSettings) -> LogHead | 
     head = read_head(log)
     if head.problem:
         return None
-    (own,) = group([head], settings)
-    return head if (own.entity, own.project, own.run_id) == (plan.entity, plan.project, plan.run_id) else None
+    joined, *others = group([*plan.segments, head], settings)  # a log whose run record is lost goes where these go
+    if others or (joined.entity, joined.project, joined.run_id) != (plan.entity, plan.project, plan.run_id):
+        return None
+    return next(one for one in joined.segments if one.path == log)

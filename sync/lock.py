@@ -145,8 +145,9 @@ class Heartbeat:
         with self._guard:
             self._locks.add(lock)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="runferry-lock", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="runferry-lock", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def remove(self, lock: Lock) -> None:
         """Let go of `lock`."""

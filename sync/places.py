@@ -16,13 +16,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from .errors import UsageError
+
 
 def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """`RUNFERRY_STATE_DIR`, else `$XDG_STATE_HOME/runferry`, else `~/.local/state/runferry`."""
-    if environ.get("RUNFERRY_STATE_DIR"):
-        return Path(environ["RUNFERRY_STATE_DIR"]).expanduser()
-    base = environ.get("XDG_STATE_HOME")
-    return (Path(base).expanduser() if base else Path.home() / ".local" / "state") / "runferry"
+    """`RUNFERRY_STATE_DIR`, else `$XDG_STATE_HOME/runferry`, else `~/.local/state/runferry`.
+
+    Raises:
+        UsageError: that is below a home directory which nobody knows, as in a container whose user has no name.
+    """
+    try:
+        if environ.get("RUNFERRY_STATE_DIR"):
+            return Path(environ["RUNFERRY_STATE_DIR"]).expanduser()
+        base = environ.get("XDG_STATE_HOME")
+        return (Path(base).expanduser() if base else Path.home() / ".local" / "state") / "runferry"
+    except RuntimeError:
+        raise UsageError("this user has no home directory: set HOME or RUNFERRY_STATE_DIR") from None
 
 
 def is_writable(directory: Path) -> bool:

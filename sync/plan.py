@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import io
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +21,7 @@ from ..logformat import (
     LogReader,
     Record,
     WireError,
+    decode_history,
     find_logs,
     run_id_of,
     valid_run_id,
@@ -50,7 +52,8 @@ class LogHead:
     start_ns: int = 0
     resume: bool = False
     salvaged: bool = False
-    """The run record was damaged: the run id is the file name's, and the project is not known."""
+    """The run record was damaged: the run id is the file name's, the start follows from the first row, and entity and project
+    are known only where other logs of the run tell."""
     problem: str = ""
     """Why it cannot be synced; empty if it can."""
     begins: bool = False
@@ -105,6 +108,8 @@ def survey(paths: Paths) -> list[LogHead]:
 def _expanded(paths: Paths) -> Iterator[str]:
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         name = os.fspath(path)
+        if not name:
+            raise UsageError("a path is empty: is a variable not set?")
         if os.path.lexists(name) or not glob.has_magic(name):
             yield name
             continue
@@ -121,7 +126,11 @@ def _read_heads(logs: Sequence[Path]) -> Iterator[LogHead]:
         return
     parts = [logs[at : at + _HEADS_PER_TASK] for at in range(0, len(logs), _HEADS_PER_TASK)]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="runferry-head") as readers:
-        for heads in readers.map(lambda part: [read_head(log) for log in part], parts):
+        try:
+            read = readers.map(lambda part: [read_head(log) for log in part], parts)
+        except RuntimeError:  # the system allows no more threads
+            read = ([read_head(log) for log in part] for part in parts)
+        for heads in read:
             yield from heads
 
 
@@ -189,7 +198,7 @@ def _by_records(facts: _Facts, reader: LogReader) -> LogHead | None:
         if isinstance(item, Gap):
             damaged = True
         elif item.kind == "history" and damaged and valid_run_id(run_id_of(log)):
-            return LogHead(log, facts.size, facts.modified, run_id_of(log), salvaged=True, identity=facts.identity)
+            return _by_row(facts, item)
         elif item.kind == "run":
             return _by_run_record(facts, item)
     return None
@@ -215,6 +224,25 @@ def _by_run_record(facts: _Facts, record: Record) -> LogHead:
     )
 
 
+def _by_row(facts: _Facts, record: Record) -> LogHead:
+    """What the name of a log and its first row tell of a run whose run record is lost."""
+    start_ns = 0
+    with contextlib.suppress(WireError, ValueError, OverflowError):
+        paths, values = decode_history(record.body)
+        row = dict(zip(paths, values, strict=True))
+        if ("_timestamp",) in row:
+            start_ns = round((float(row["_timestamp",]) - float(row.get(("_runtime",), b"0"))) * 1e9)
+    return LogHead(
+        facts.log,
+        facts.size,
+        facts.modified,
+        run_id_of(facts.log),
+        start_ns=max(start_ns, 0),
+        salvaged=True,
+        identity=facts.identity,
+    )
+
+
 def _foreign(start: bytes) -> str:
     """What a file without the header of a log looks like, by its first bytes."""
     if start.startswith(b"version https://git-lfs"):
@@ -229,9 +257,21 @@ def _foreign(start: bytes) -> str:
 
 
 def group(heads: Iterable[LogHead], settings: SyncSettings) -> list[RunPlan]:
-    """The runs of the readable logs, with the settings' overrides applied, in the order of their first logs."""
+    """The runs of the readable logs, with the settings' overrides applied, in the order of their first logs.
+
+    A log whose run record is lost belongs to the run of its id, if the others of that id are all of one project.
+    """
+    heads = list(heads)
+    homes: dict[str, set[tuple[str, str]]] = {head.run_id: set() for head in heads if head.salvaged}
+    for head in heads if homes else ():
+        if head.run_id in homes and not head.salvaged:
+            homes[head.run_id].add((head.entity, head.project))
     groups: dict[tuple[str | None, str, str], list[LogHead]] = {}
-    for head in heads:
+    for found in heads:
+        head = found
+        if head.salvaged and len(homes[head.run_id]) == 1:
+            ((entity, project),) = homes[head.run_id]
+            head = replace(head, entity=entity, project=project)
         target = (
             settings.entity or head.entity or None,
             settings.project or head.project or DEFAULT_PROJECT,

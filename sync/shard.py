@@ -76,8 +76,8 @@ def _of_job(environ: Mapping[str, str]) -> Shard:
     for name in _WITHOUT_COUNT:
         if environ.get(name):
             raise UsageError(
-                f"shard auto: {name} says which task of an array this is, and nothing says of how many; "
-                f"give the number of tasks, counted from 1: --shard ${name}/N"
+                f"shard auto: {name} says which task of an array this is, and nothing says of how many; say it: "
+                f"--shard ${name}/N if the tasks are counted from 1, --shard $(({name} + 1))/N if from 0"
             )
     known = ", ".join(names[0] for names in _ARRAYS)
     raise UsageError(f"shard auto: this is no task of an array job (none of {known} is set); give --shard I/N")

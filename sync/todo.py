@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from .choice import left_out, left_out_by_content, state_of
+from .choice import is_ours, left_out, left_out_by_content, state_of
 from .clock import Clock, SystemClock
 from .cursor import Target
 from .kin import with_kin
 from .liveness import Liveness
 from .places import Places, is_writable
-from .plan import LogHead, Paths, RunPlan, group, survey
+from .plan import Paths, RunPlan, group, survey
 from .segment import Segment
 from .settings import SyncSettings, find_base_url
 
@@ -110,17 +110,13 @@ def preview(
     problems: dict[str, str] = {}
     beginning: list[str] = []
     for head in heads:
-        if not (head.problem and _is_ours(head, settings)):
+        if not (head.problem and is_ours(head, settings)):
             continue
         if liveness.is_beginning(head, settings.stale_after):
             beginning.append(os.fspath(head.path))
         else:
             problems[os.fspath(head.path)] = head.problem
     return Preview(tuple(runs), problems, dict(omitted), tuple(beginning))
-
-
-def _is_ours(head: LogHead, settings: SyncSettings) -> bool:
-    return settings.shard is None or settings.shard.holds(os.fspath(head.path))
 
 
 def _preview(plan: RunPlan, settings: SyncSettings, state: str) -> RunPreview:

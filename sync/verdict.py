@@ -25,7 +25,8 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             segment.missing += segment.facts.damage_lines()
             segment.missing += cursor.dropped
             if head.salvaged:
-                segment.missing.append("the run record: project and entity are the defaults")
+                source = "those of the run's other logs" if head.project else "the defaults"
+                segment.missing.append(f"the run record: project and entity are {source}")
             segment.missing += work.missing
             segment.missing += leftovers(work)
             cursor.complete = not (segment.missing or segment.facts.unfinished or work.files_wait)

@@ -136,6 +136,12 @@ def test_shares_on_the_command_line(folder: Path) -> None:
         (["wandb/*-none"], "no file matches"),
         (["--watch", "--tag", "x"], "without --watch"),
         (["--id", "a/b"], "run id"),
+        (["--shard", ""], "shard: the text is empty"),
+        (["--newer", ""], "newer: the text is empty"),
+        (["--state", ""], "the text is empty"),
+        (["--state", ","], "the text is empty"),
+        (["--tag", "a", "--tag", ""], "the text is empty"),
+        (["wandb", ""], "a path is empty"),
     ],
 )
 def test_what_cannot_be_followed_is_a_usage_error(folder: Path, options: list[str], says: str) -> None:

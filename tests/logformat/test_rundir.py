@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pytest
 from runferry.logformat import RunDirName, find_logs, latest_run, log_name, run_id_of, valid_run_id
+from runferry.logformat.rundir import MAX_DEPTH
 
 
 def make_run(root, name, run_id, content=b""):
@@ -142,3 +143,24 @@ def test_folders_that_cannot_be_listed_are_told(tmp_path):
     assert find_logs(tmp_path, scan=scan) == [log]
     assert find_logs(tmp_path, scan=scan, unreadable=told.append) == [log]
     assert [error.filename for error in told] == [str(tmp_path / "run-20261130_142500-two")]
+
+
+def test_a_log_by_itself_may_lie_beside_folders_of_runs(tmp_path):
+    """Folders named as those of a run directory are searched where there is no run directory around them."""
+    bare = tmp_path / "run-bare.wandb"
+    bare.touch()
+    below = [make_run(tmp_path / name / "wandb", "run-20261130_142500-one", "one") for name in ("logs", "tmp")]
+
+    assert find_logs(tmp_path) == sorted([bare, *below])
+
+
+def test_folders_that_lie_too_deep_are_told(tmp_path):
+    """What is not searched is named, and nothing that is searched is."""
+    at_the_edge = tmp_path.joinpath(*["d"] * MAX_DEPTH)
+    log = make_run(at_the_edge.parent, at_the_edge.name, "one")
+    beyond = make_run(at_the_edge, "run-20261130_142500-two", "two").parent
+    (at_the_edge / "files" / "any").mkdir()
+    told = []
+
+    assert find_logs(tmp_path, unreadable=told.append) == [log]
+    assert [error.filename for error in told] == [str(beyond)]

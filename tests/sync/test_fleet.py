@@ -177,6 +177,7 @@ def test_a_sync_is_a_function(rig: Rig) -> None:
     assert report.runs[0].log == str(log)
     assert runferry.sync(str(log), SyncSettings(dry_run=True), **ports).verdicts == report.verdicts
     assert pickle.loads(pickle.dumps(report)) == report
+    assert pickle.loads(pickle.dumps(runferry.sync)) is runferry.sync
     with pytest.raises(TypeError, match="projekt"):
         runferry.sync(log, projekt="x")
     with pytest.raises(UsageError, match="shard"):

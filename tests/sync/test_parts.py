@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat import decode_history, messages, read_records
 from runferry.logformat.runstate import row_of
-from runferry.sync import yamltext
+from runferry.sync import UsageError, yamltext
 from runferry.sync.body import Body
 from runferry.sync.cursor import Cursor, FileMark, Lines, Target, load, matches, prefix_hash
-from runferry.sync.errors import UsageError
 from runferry.sync.lines import MAX_LINE, Console, Rows, console_text, event_line
 from runferry.sync.places import Places, default_state_dir
 from runferry.sync.settings import SyncSettings, find_base_url
@@ -63,6 +62,21 @@ def test_the_state_directory_follows_the_usual_variables(tmp_path: Path) -> None
     """RUNFERRY_STATE_DIR, then XDG_STATE_HOME."""
     assert default_state_dir({"RUNFERRY_STATE_DIR": "/s", "XDG_STATE_HOME": "/x"}) == Path("/s")
     assert default_state_dir({"XDG_STATE_HOME": "/x"}) == Path("/x/runferry")
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run under numbers that have no name: a usage error, not a traceback, and none where a variable says enough."""
+
+    def nowhere(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", lambda: nowhere(Path()))
+    monkeypatch.setattr(Path, "expanduser", lambda path: nowhere(path) if str(path).startswith("~") else path)
+
+    for environ in ({}, {"RUNFERRY_STATE_DIR": "~/state"}, {"XDG_STATE_HOME": "~nobody"}):
+        with pytest.raises(UsageError, match="RUNFERRY_STATE_DIR"):
+            default_state_dir(environ)
+    assert default_state_dir({"RUNFERRY_STATE_DIR": "/s"}) == Path("/s")
 
 
 # -- cursor ------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from runferry.sync import UsageError
-from runferry.sync.plan import read_head, survey
+from runferry.sync.plan import group, read_head, survey
+from runferry.sync.settings import SyncSettings
 from support import logs
 
 
@@ -132,3 +133,68 @@ def test_a_run_costs_one_listing_and_one_opening(tmp_path: Path) -> None:
     assert sum(in_folders.values()) <= 3 * 20, in_folders
     assert calls["openat"] == 2 * 20, calls
     assert calls["newfstatat"] + calls["lstat"] + calls["stat"] + calls["statx"] + calls["readlink"] == 0, calls
+
+
+def damaged(log: Path) -> Path:
+    """The log with its run record unreadable: the type byte of the second record is none."""
+    content = bytearray(log.read_bytes())
+    length = int.from_bytes(content[11:13], "little")
+    content[7 + 7 + length + 6] = 0x77
+    log.write_bytes(content)
+    return log
+
+
+def test_a_log_without_its_run_record_goes_with_its_run(tmp_path: Path) -> None:
+    """The file name says which run, the others of the run where it goes, and the first row when it began."""
+    first = logs.simple_run(tmp_path, run_id="two", project="mine", entity="team")
+    lost = damaged(logs.simple_run(tmp_path, run_id="two", prefix="run-20260921_150000", start=logs.START_S + 2000))
+    last = logs.simple_run(
+        tmp_path, run_id="two", prefix="run-20260921_160000", start=logs.START_S + 4000, project="mine", entity="team"
+    )
+    other = logs.simple_run(tmp_path, run_id="other", project="else")
+    runs = group(survey(tmp_path), SyncSettings())
+
+    assert read_head(lost).salvaged
+    assert read_head(lost).start_ns == round((logs.START_S + 2000) * 1e9)
+    assert [(run.entity, run.project, run.run_id, [head.path for head in run.segments]) for run in runs] == [
+        (None, "else", "other", [other]),
+        ("team", "mine", "two", [first, lost, last]),
+    ]
+    (moved,) = group([head for head in survey(tmp_path) if head.run_id == "two"], SyncSettings(project="new"))
+    assert (moved.entity, moved.project, len(moved.segments)) == ("team", "new", 3)
+
+
+def test_a_log_without_its_run_record_is_not_given_to_one_of_two_projects(tmp_path: Path) -> None:
+    """Where logs of that id go to several places, or there are none, it goes where logs go that name no project."""
+    lost = damaged(logs.simple_run(tmp_path, run_id="two", prefix="run-20260921_150000"))
+    alone = group(survey(tmp_path), SyncSettings())
+    for project in ("one", "other"):
+        logs.simple_run(tmp_path / project, run_id="two", project=project)
+    runs = {run.project: [head.path for head in run.segments] for run in group(survey(tmp_path), SyncSettings())}
+
+    assert [run.project for run in alone] == ["uncategorized"]
+    assert runs["uncategorized"] == [lost]
+    assert set(runs) == {"one", "other", "uncategorized"}
+
+
+def test_an_empty_path_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is not set does not mean the folder that one is in."""
+    logs.simple_run(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    for paths in ("", ["", "."]):
+        with pytest.raises(UsageError, match="empty"):
+            survey(paths)
+
+
+def test_heads_are_read_where_no_thread_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of processes costs time and nothing else."""
+    for number in range(70):
+        logs.simple_run(tmp_path, run_id=f"r{number:03d}", rows=0)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+
+    assert names(survey(tmp_path)) == [f"r{number:03d}" for number in range(70)]

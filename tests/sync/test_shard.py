@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runferry.sync import Shard, UsageError
+from runferry.sync import Shard, SyncSettings, UsageError, Verdict, preview
 from support import logs
 from support.syncrig import Rig
 
@@ -84,6 +84,7 @@ def test_an_array_job_knows_its_share(environ: dict[str, str], share: str) -> No
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, "no task of an array job"),
         ({"SLURM_ARRAY_TASK_ID": "3"}, "how many tasks"),
         ({"PBS_ARRAY_INDEX": "3"}, "--shard $PBS_ARRAY_INDEX/N"),
+        ({"JOB_COMPLETION_INDEX": "0"}, "--shard $((JOB_COMPLETION_INDEX + 1))/N if from 0"),
         ({"LSB_JOBINDEX": "3"}, "of how many"),
         ({"SLURM_ARRAY_TASK_ID": "7", **SLURM, "SLURM_ARRAY_TASK_MAX": "20"}, "not numbered evenly"),
         ({"SLURM_ARRAY_TASK_ID": "11", **SLURM, "SLURM_ARRAY_TASK_STEP": "2"}, "not numbered evenly"),
@@ -119,3 +120,38 @@ def test_the_share_follows_the_target(rig: Rig) -> None:
     counts = [len(rig.sync(run_id="one", shard=f"{index}/4", dry_run=True).runs) for index in range(1, 5)]
 
     assert sorted(counts) == [0, 0, 0, 6]
+
+
+def test_a_log_of_no_run_is_told_by_the_same_share_wherever_it_is_mounted(tmp_path: Path) -> None:
+    """Two machines that see a tree under different paths leave no damaged log untold between them."""
+    for mount in ("here", "there"):
+        for number in range(8):
+            bad = tmp_path / mount / "wandb" / f"run-20260921_141320-r{number}" / f"run-r{number}.wandb"
+            bad.parent.mkdir(parents=True)
+            bad.write_bytes(b"no log")
+
+    def told(mount: str, share: str) -> list[str]:
+        found = preview(tmp_path / mount, SyncSettings(shard=Shard.parse(share), state_dir=tmp_path / "state"))
+        return [Path(path).name for path in found.problems]
+
+    assert sorted(told("here", "1/2") + told("there", "2/2")) == [f"run-r{number}.wandb" for number in range(8)]
+    assert 0 < len(told("here", "1/2")) < 8
+
+
+def test_a_log_that_lost_its_run_record_is_of_its_runs_share(rig: Rig) -> None:
+    """Else two syncs would send one run, each without knowing where the other's rows go."""
+    for number in range(6):
+        rig.run(run_id=f"r{number}", rows=2, project="mine")
+        lost = rig.run(run_id=f"r{number}", rows=2, prefix="run-20260921_150000", start=logs.START_S + 100)
+        content = bytearray(lost.read_bytes())
+        content[content.index(b"proj")] ^= 1  # in the run record: its checksum does not hold any more
+        lost.write_bytes(content)
+        rig.settle(lost)
+    reports = [rig.sync(shard=f"{index}/3") for index in (1, 2, 3)]
+
+    assert sorted(run.run for report in reports for run in report.runs) == sorted([f"r{n}" for n in range(6)] * 2)
+    assert {run.target.split("/")[1] for report in reports for run in report.runs} == {"mine"}
+    assert all(len(run.rows) == 4 for run in rig.backend.runs.values())
+    reasons = {run.reason for report in reports for run in report.runs if run.verdict is Verdict.PARTIAL}
+    assert all("project and entity are those of the run's other logs" in reason for reason in reasons)
+    assert len(reasons) > 0
