@@ -25,6 +25,7 @@ class Upload:
     def __init__(self, folder: Path) -> None:
         self.path = folder / secrets.token_hex(16)
         self.size = 0
+        self.is_kept = False
         self._file: BinaryIO = open(self.path, "xb", buffering=0)  # noqa: SIM115, PTH123 - closed by finish and discard
         self._sha256 = hashlib.sha256()
         self._md5 = hashlib.md5(usedforsecurity=False)
@@ -52,7 +53,8 @@ class Upload:
     def discard(self) -> None:
         """Forgets the bytes; does nothing once `BlobFolder.keep` has moved them."""
         self._file.close()
-        self.path.unlink(missing_ok=True)
+        if not self.is_kept:
+            self.path.unlink(missing_ok=True)
 
 
 class BlobFolder:
@@ -77,6 +79,7 @@ class BlobFolder:
             path.parent.mkdir(mode=0o700)
             _sync_folder(self._blobs)
         upload.path.replace(path)
+        upload.is_kept = True
         _sync_folder(path.parent)
 
     def path(self, digest: str) -> Path:

@@ -415,6 +415,8 @@ def require_run(db: sqlite3.Connection, path: RunPath) -> int:
 
 def _load(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Run]:
     rows = db.execute(f"SELECT * FROM runs WHERE {where}", values).fetchall()  # noqa: S608 - our own conditions
+    if not rows:  # clients ask so about each new run
+        return []
     streams: dict[int, dict[str, Extent]] = {row["id"]: {} for row in rows}
     if len(rows) == 1:
         extents = db.execute("SELECT run, name, rows, length FROM streams WHERE run = ?", (rows[0]["id"],))

@@ -206,6 +206,18 @@ def test_a_missing_run_takes_nothing(store):
     assert blobs(store) == []
 
 
+def test_asking_for_a_missing_run_looks_at_no_other(store, run):
+    """Clients ask about each new run: what that costs does not grow with the runs that are there."""
+    store.has_run(PATH)  # opens a connection to read by
+    asked = []
+    store._readers[0].set_trace_callback(asked.append)
+    with pytest.raises(RunNotFoundError):
+        store.run(RunPath("team", "proj", "new"))
+
+    assert any("FROM runs" in statement for statement in asked)
+    assert not any("streams" in statement for statement in asked)
+
+
 def test_a_failed_request_changes_nothing(store, run):
     """One request is one transaction: when its second part fails, its first part is gone as well."""
     bad = update(history=(0, ["a"]), console=(0, ["\ud800"]))  # a lone surrogate has no UTF-8
