@@ -70,6 +70,7 @@ def test_proxies_are_found_by_the_usual_variables(environ: dict[str, str], url: 
         ("near.test far.test", "https://far.test/", True),
         ("10.0.0.0/8", "https://10.1.2.3/", True),
         ("10.0.0.0/8", "https://11.1.2.3/", False),
+        ("10.9.9.9/8", "https://10.1.2.3/", True),
         ("10.1.2.3", "https://10.1.2.3:99/", True),
         ("fd00::/8", "https://[fd00::1]/", True),
         ("[fd00::1]:99", "https://[fd00::1]:99/", True),

@@ -315,6 +315,24 @@ def test_a_server_that_takes_nothing_is_left_after_the_stall(monkeypatch: pytest
     transport.close()
 
 
+def test_a_server_that_takes_a_body_too_slowly_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some bytes now and then keep no upload alive beyond its time either."""
+    transport = short(monkeypatch, 0.4)
+    begun = time.monotonic()
+    with EarlyServer(b"") as url, pytest.raises(Retryable) as caught:
+        transport.send(Request("PUT", url, {}, b"x" * 50_000_000))
+
+    assert caught.value.late
+    assert time.monotonic() - begun < 4.0
+    transport.close()
+
+
+def test_a_file_that_became_shorter_is_a_last_word(transport: HttpTransport) -> None:
+    """The bytes that were promised are not there any more; the message says so."""
+    with RawServer(reply()) as server, pytest.raises(Permanent, match="became shorter"):
+        transport.send(Request("PUT", server.url, {}, lambda: io.BytesIO(b"short"), 100_000))
+
+
 def test_a_name_server_that_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's resolver cannot be interrupted, and is not waited for."""
     silent = threading.Event()
@@ -346,11 +364,13 @@ def test_the_address_that_answered_is_tried_first_the_next_time(
     transport: HttpTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that swallows packets, as IPv6 does behind some routers, costs its share of the time once."""
-    tried = []
+    tried: list[int] = []
+    patience: list[float | None] = []
     connect = socket.socket.connect
 
     def note(self: socket.socket, address: tuple[str, int]) -> None:
         tried.append(address[1])
+        patience.append(self.gettimeout())
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", note)
@@ -362,6 +382,8 @@ def test_the_address_that_answered_is_tried_first_the_next_time(
             transport.send(Request("GET", "http://two.test/"))
 
         assert tried == [1, server.port, server.port]
+        assert patience[0] is not None
+        assert patience[0] <= 1.0  # of 2 s for both
 
 
 def test_an_address_that_this_machine_cannot_use_is_passed_over(
