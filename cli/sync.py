@@ -192,13 +192,16 @@ def _key(base_url: str, key_file: Path | None, *, from_stdin: bool) -> ApiKey | 
     Raises:
         NoCredentials: there is no key.
     """
-    from ..sync.credentials import LONGEST, ApiKey, key_from_file
+    from ..sync import NoCredentials
+    from ..sync.credentials import LONGEST, ApiKey, key_from_file, secret_text
 
     if key_file is not None:
         return key_from_file(key_file, base_url=base_url, source="--key-file")
     if from_stdin:
+        if sys.stdin is None:
+            raise NoCredentials("--key-stdin: standard input is closed")
         line = sys.stdin.buffer.readline(LONGEST)
-        return ApiKey(line.decode("utf-8", "replace"), base_url=base_url, source="--key-stdin")
+        return ApiKey(secret_text(line), base_url=base_url, source="--key-stdin")
     return None
 
 

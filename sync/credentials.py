@@ -181,7 +181,12 @@ def read_secret(path: Path, source: str) -> SecretText:
         raise NoCredentials(f"{source}: {path}: {error.strerror}") from None
     if len(text) > LONGEST:
         raise NoCredentials(f"{source}: {path} is too large for a key or token")
-    return SecretText(text.decode("utf-8", "replace").strip())
+    return secret_text(text)
+
+
+def secret_text(data: bytes) -> SecretText:
+    """What bytes say, without white space around it and the mark that some editors put before it."""
+    return SecretText(data.decode("utf-8-sig", "replace").strip())
 
 
 def user_headers(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

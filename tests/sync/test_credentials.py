@@ -128,9 +128,9 @@ def _no_exchange(_: bytes) -> Any:
 
 
 def test_a_key_from_a_file(tmp_path: Path) -> None:
-    """White space around it goes; it comes before the peer's variable, and after our own."""
+    """White space around it goes, and an editor's mark; it comes before the peer's variable, and after our own."""
     path = tmp_path / "key"
-    path.write_text(f"\n {SECRET}\n")
+    path.write_text(f"\n {SECRET}\r\n", encoding="utf-8-sig")
     environ = {"RUNFERRY_API_KEY_FILE": str(path), "WANDB_API_KEY": "b" * 40}
     assert _sent(find_credentials(URL, environ, tmp_path), URL) == _basic(SECRET)
     environ["RUNFERRY_API_KEY"] = "c" * 40
@@ -511,10 +511,25 @@ def test_the_command_takes_the_key_from_a_file_or_a_pipe(tmp_path: Path, how: st
         )
     assert done.returncode == 2
     assert f"API key from {how}" in done.stderr
-    (tmp_path / "key").write_text(f"{SECRET}\n")
+    (tmp_path / "key").write_text(f"{SECRET}\n", encoding="utf-8-sig")
     with (tmp_path / "key").open("rb") as key:
         done = subprocess.run(
             line, cwd=tmp_path, env=environ, stdin=key, capture_output=True, text=True, timeout=60, check=False
         )
     assert done.returncode == 75, done.stderr  # nobody answers there: the key was good
     assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="descriptors as POSIX has them")
+def test_a_key_from_a_closed_standard_input(tmp_path: Path) -> None:
+    """As daemons start their children: an error in words, exit code 2."""
+    logs.simple_run(tmp_path / "wandb", rows=1)
+    program = (
+        "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', 'runferry.cli', *sys.argv[1:]])"
+    )
+    line = [sys.executable, "-c", program, "sync", "--key-stdin", str(tmp_path / "wandb")]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert "standard input is closed" in done.stderr
+    assert "Traceback" not in done.stderr
