@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from runferry.sync import SyncSettings, Verdict, sync
 from runferry.sync.credentials import ApiKey
-from runferry.sync.errors import Retryable, UsageError
+from runferry.sync.errors import Interrupted, Retryable, UsageError
 from runferry.sync.network import Network
 from runferry.sync.report import Paused, Report
 from runferry.sync.session import Session
 from runferry.sync.transport import Answer, Request
 from support import logs
 from support.fakebackend import KEY, URL
+from support.rawserver import RawServer
 from support.syncrig import Rig, on
 
 
@@ -225,3 +226,32 @@ def test_nothing_is_put_off_where_nobody_waits(rig: Rig) -> None:
     assert report.exit_code == 0
     asked = [name for name, _ in rig.backend.requests if name == "CreateRunFiles"]
     assert len(asked) == 2
+
+
+def test_a_session_that_is_aborted_ends_what_is_under_way() -> None:
+    """A request that waits for a server which says nothing ends at once, not when its time is over."""
+    released, asked = threading.Event(), threading.Event()
+
+    def say_nothing(_: object) -> None:
+        asked.set()
+        released.wait(20)
+
+    session = Session(network=Network())
+    ended: list[BaseException] = []
+
+    def ask(url: str) -> None:
+        try:
+            session.transport.send(Request("GET", url))
+        except Interrupted as error:
+            ended.append(error)
+
+    with RawServer(say_nothing) as server:
+        thread = threading.Thread(target=ask, args=(server.url,), daemon=True)
+        thread.start()
+        assert asked.wait(20)
+        session.abort()
+        thread.join(5)
+        released.set()
+    session.close()
+
+    assert len(ended) == 1
