@@ -71,6 +71,24 @@ def test_only_a_null_url_says_that_the_server_has_a_content(rig: Rig, node: obje
     assert "CommitArtifact" not in rig.backend.operations()
 
 
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_places_for_more_or_fewer_contents_are_none(rig: Rig, count: int) -> None:
+    """Nobody could say which is whose."""
+    run_with(rig, simple("ds", {"a": A, "b": B}), contents=[A, B])
+    ask = rig.backend._on_createartifactfiles
+
+    def answer(variables: dict[str, Any]) -> Any:
+        files = ask(variables)["createArtifactFiles"]["files"]
+        return {"createArtifactFiles": {"files": {"edges": (2 * files["edges"])[:count]}}}
+
+    rig.backend._on_createartifactfiles = answer
+
+    report = rig.only(rig.sync())
+
+    assert report.missing == (f"artifact ds: CreateArtifactFiles: {count} places for 2 files",)
+    assert rig.backend.blobs == {}
+
+
 @pytest.mark.parametrize("file", [None, {}, {"uploadUrl": ""}, {"uploadUrl": 5}], ids=str)
 def test_a_list_without_a_place_is_not_committed(rig: Rig, file: object) -> None:
     """An answer that does not say where the list goes is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,30 @@ def test_what_changes_between_the_look_and_the_upload_is_not_sent_whole(tmp_path
 
     with pytest.raises(UnsafeFileError, match="changed"):
         found.open()
+
+
+class Endless(io.RawIOBase):
+    """Grows as fast as it is read."""
+
+    parts = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        self.parts += 1
+        return b"x" * size
+
+
+@pytest.mark.parametrize(("said", "parts"), [(5, 0), (0, 2)])
+def test_a_content_is_read_no_further_than_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: int, parts: int
+) -> None:
+    """Not at all if the log knows another size, and not without end if it grows meanwhile."""
+    file = Endless()
+    monkeypatch.setattr(contents, "open_regular", lambda _: file)
+    monkeypatch.setattr(contents, "identity", lambda _: (1, 1, contents._PART, 1))
+
+    with pytest.raises(UnsafeFileError, match="changed"):
+        ContentFinder([]).find(Entry("x", b64md5(SECRET), said, local_path=str(tmp_path / "file")))
+    assert file.parts == parts
 
 
 def test_a_log_that_does_not_say_the_size_is_believed_by_the_md5(tmp_path: Path) -> None:
