@@ -23,6 +23,7 @@ from .api import Api, RemoteRun
 from .body import Body
 from .cursor import Cursor, Lines, prefix_hash, row_mark
 from .errors import Permanent, TooLarge
+from .here import HERE
 from .lines import Console, Row, Rows, console_text, event_line
 from .plainrows import Block, PlainRows, in_blocks
 from .rowfold import RowFold
@@ -172,7 +173,7 @@ class RowLane:
         body.console += [console_text(line, structured=self.structured) for line in rest]
         body.summary, body.preempting = last.summary(), last.preempting
         if body.lines or body.summary is not None:
-            self._post(body, facts.end, unfinished=len(rest))
+            self._post(body, facts.end, unfinished=len(rest), pool=HERE)  # nothing is left to be gathered meanwhile
         self._settle()
         if self.cursor.offset != facts.end:  # records without lines stand last
             self._save(facts.end)
@@ -310,7 +311,7 @@ class RowLane:
         self._full = self.fitting(self.body_bytes)
         return Body(base.history + queued.history, base.events + queued.events, base.console + queued.console)
 
-    def _post(self, body: Body, offset: int, *, unfinished: int = 0) -> None:
+    def _post(self, body: Body, offset: int, *, unfinished: int = 0, pool: Executor | None = None) -> None:
         """Post a body that holds everything before `offset` but the row that is open there, once the one before is acknowledged.
 
         `unfinished` console lines at its end may still change, so they are not counted as sent.
@@ -318,7 +319,7 @@ class RowLane:
         self._settle()
         lines = Lines(len(body.history), len(body.events), len(body.console) - unfinished)
         self._queued = self._queued + lines
-        done = self.pool.submit(self._post_in_parts, body)
+        done = (pool or self.pool).submit(self._post_in_parts, body)
         last_row = body.history[-1] if body.history else None
         self._in_flight = _Posted(done, lines, body.summary, list(self._dropped), offset, last_row)
         self._dropped.clear()

@@ -1,7 +1,8 @@
 """The only module, with `sockets`, that knows the HTTP library: one request in, one answer or one typed error out.
 
-Redirects are not followed, so a key never travels to another origin. A synchronous client with a pool that the workers
-share: at 32 requests at a time, an asynchronous one costs nine times the CPU.
+Redirects are not followed, so a key never travels to another origin. A synchronous client: at 32 requests at a time, an
+asynchronous one costs nine times the CPU. Each request has a pool of connections to itself, the one that was used last: one pool
+for all threads looks at all of its connections twice for each request, and lets no other thread in meanwhile.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from .network import Network, Proxy, find_network
 from .quiet import keep_quiet, unlogged
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpcore
 
 _SLOWEST_UPLINK = 25_000  # bytes/s; the whole attempt may take the time that the body needs at this speed
 _MAX_ANSWER = 32 * 1024 * 1024  # bytes; a larger answer is refused before it is kept
 _PART = 256 * 1024  # bytes of a body at a time
-_CONNECTIONS = 64
+_CONNECTIONS = 4  # of one pool, which serves one request at a time: to the server, and to some storages
 _URL_CHARACTERS = "".join(map(chr, range(33, 127)))
 _VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 """Of a header; what is around it would be cut off by whoever reads it."""
@@ -77,7 +80,9 @@ class HttpTransport:
         self._guard = Guard(stop or threading.Event())
         self._backend = Backend(self._guard)
         self._lock = threading.Lock()
-        self._pools: dict[tuple[Proxy | None, bool], httpcore.ConnectionPool] = {}
+        self._idle: dict[tuple[Proxy | None, bool], list[httpcore.ConnectionPool]] = {}
+        """Pools that no request uses now, the one used last at the end."""
+        self._tls: ssl.SSLContext | None = None
         self._timeouts = {
             "connect": self._network.connect_s,
             "read": self._network.stall_s,
@@ -107,8 +112,7 @@ class HttpTransport:
             if proxy is not None:
                 where += f" through the proxy {proxy}"
             deadline = time.monotonic() + 2 * self._network.stall_s + request.length / _SLOWEST_UPLINK
-            with unlogged():
-                pool = self._pool(request.url, proxy)
+            with unlogged(), self._pool(request.url, proxy) as pool:
                 while True:
                     self._guard.begin(deadline)
                     try:
@@ -145,8 +149,9 @@ class HttpTransport:
     def close(self) -> None:
         """Close the connections that are kept open."""
         with self._lock:
-            for pool in self._pools.values():
-                pool.close()
+            for pools in self._idle.values():
+                while pools:
+                    pools.pop().close()
 
     def _exchange(self, request: Request, pool: httpcore.ConnectionPool) -> Answer:
         headers = {**self._headers, **request.headers, "Content-Length": str(request.length)}
@@ -175,22 +180,31 @@ class HttpTransport:
                     raise Retryable(f"the answer is larger than {_MAX_ANSWER} bytes")
             return Answer(response.status, found, bytes(kept), body.took)
 
-    def _pool(self, url: str, proxy: Proxy | None) -> httpcore.ConnectionPool:
+    @contextlib.contextmanager
+    def _pool(self, url: str, proxy: Proxy | None) -> Iterator[httpcore.ConnectionPool]:
+        """A pool for one request at a time."""
         encrypted = url[:6].lower() == "https:"
         with self._lock:
-            pool = self._pools.get((proxy, encrypted))
-            if pool is None:
-                self._network.check(url)
-                pool = self._pools[proxy, encrypted] = self._make_pool(proxy, encrypted=encrypted)
-            return pool
+            idle = self._idle.setdefault((proxy, encrypted), [])
+            pool = idle.pop() if idle else None
+        if pool is None:
+            self._network.check(url)
+            pool = self._make_pool(proxy, encrypted=encrypted)
+        try:
+            yield pool
+        finally:
+            with self._lock:
+                idle.append(pool)
 
     def _make_pool(self, proxy: Proxy | None, *, encrypted: bool) -> httpcore.ConnectionPool:
         import httpcore
 
+        if encrypted and self._tls is None:
+            self._tls = self._network.tls()
         options: dict[str, Any] = {
-            "ssl_context": self._network.tls() if encrypted else None,
+            "ssl_context": self._tls if encrypted else None,
             "max_connections": _CONNECTIONS,
-            "max_keepalive_connections": _CONNECTIONS // 2,
+            "max_keepalive_connections": _CONNECTIONS,
             "keepalive_expiry": 30.0,
             "network_backend": self._backend,
         }
