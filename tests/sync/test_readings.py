@@ -312,17 +312,18 @@ def test_a_pass_over_several_logs_reads_what_is_new_of_the_last(rig: WatchRig, m
 @pytest.mark.parametrize("change", ["grows", "is replaced", "is repaired", "goes away", "comes late", "begins earlier"])
 def test_a_change_of_an_earlier_log_is_seen(rig: WatchRig, change: str) -> None:
     """All logs are read again then, and the server holds what they hold now."""
-    first = rig.begin(rows=3)
-    log = rig.begin(rows=0, start=30.0, starting_step=3)
+    first = rig.begin(rows=0)
+    rig.grow(first, *rows(0, 600))
+    log = rig.begin(rows=0, start=30.0, starting_step=600)
     data = first.read_bytes()
 
     def happen() -> None:
         if change == "grows":
-            rig.grow(first, logs.row(3), logs.output("late\n", 1))
+            rig.grow(first, logs.row(600), logs.output("late\n", 1))
         elif change == "is replaced":
             copy = first.with_name("copy")
             copy.write_bytes(data)
-            logs.make_log(copy, logs.row(3), append=True)
+            logs.make_log(copy, logs.row(600), append=True)
             copy.rename(first)
         elif change == "is repaired":
             first.write_bytes(data)
@@ -331,17 +332,17 @@ def test_a_change_of_an_earlier_log_is_seen(rig: WatchRig, change: str) -> None:
             first.unlink()
         elif change == "comes late":
             rig.begin(rows=2, start=20.0)
-        rig.grow(log, logs.row(2 if change == "begins earlier" else 4))
+        rig.grow(log, logs.row(2 if change == "begins earlier" else 601))
 
-    if change == "is repaired":
-        first.write_bytes(data[:-60] + bytes(10) + data[-50:])
+    if change == "is repaired":  # where the hash of what was sent does not look
+        first.write_bytes(data[:120_000] + bytes(10) + data[120_010:])
         rig.settle(first, 0)
     # After the passes that change it, the log goes on as any other.
-    story = Story(None, happen, None, lambda: rig.grow(log, logs.row(5)), lambda: rig.grow(log, logs.exit_record(0)))
+    story = Story(None, happen, None, lambda: rig.grow(log, logs.row(602)), lambda: rig.grow(log, logs.exit_record(0)))
     rig.watch(rig.folder, idle=90, story=story)
 
     steps = [row["_step"] for row in rig.backend.runs["live"].rows]
     if change == "goes away":
-        assert steps == [0, 1, 2, 4, 5]
+        assert steps == [*range(600), 601, 602]
     else:
         assert rig.backend.runs["live"].lines == fresh(rig, *sorted(rig.folder.glob("run-*/run-live.wandb"))).lines
