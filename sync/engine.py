@@ -32,6 +32,10 @@ from .settings import DEFAULT_JOBS, MAX_JOBS, SyncSettings, find_base_url
 from .transport import Transport
 
 _BODIES_IN_MEMORY = 2 * FULL_BODY  # bytes; what all workers together may gather before they send
+_FILES_PER_JOB, _FILES_OF_ALL = (
+    8,
+    32,
+)  # open at a time: the log, its side files, connections, uploads; what a process has anyway
 _QUEUED_PER_JOB = 2  # runs handed to the workers: those of a fleet do not all wait in memory
 
 _Turn = tuple[RunPlan, list[RunReport]]
@@ -78,10 +82,10 @@ def sync(
     heads = survey(paths)
     plans = _chosen(heads, settings, tally)
     for head in heads:
-        if head.problem and _is_ours(head, settings):
-            tally.reports.append(_without_run(head, liveness, settings))
+        if head.problem and choice.is_ours(head, settings):
+            tally.reports[os.fspath(head.path)] = _without_run(head, liveness, settings)
     told(Planned(runs=len(plans), logs=sum(len(plan.segments) for plan in plans) + len(tally.reports)))
-    for report in tally.reports:
+    for report in tally.reports.values():
         told(report)
     interrupted = False
     if plans:
@@ -94,18 +98,36 @@ def sync(
         finally:
             if session is None:
                 used.close()
-    report_ = Report(tuple(tally.reports), interrupted=interrupted, left_out=dict(tally.left_out))
+    report_ = Report(
+        tuple(tally.reports.values()), interrupted=interrupted, left_out=dict(Counter(tally.left_out.values()))
+    )
     told(Finished(report_.exit_code, report_.counts(), report_.left_out))
     return report_
 
 
 @dataclass
 class Tally:
-    """What became of the runs so far."""
+    """What became of the runs so far. Told twice of one it counts it once: an interrupt may come between any two lines."""
 
-    reports: list[RunReport] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Why runs were left out, and how many."""
+    reports: dict[str, RunReport] = field(default_factory=dict)
+    """By log."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """First log of a run -> why the run was left out."""
+
+    def add(self, plan: RunPlan, done: list[RunReport] | str) -> None:
+        """Note what became of a run."""
+        if isinstance(done, str):
+            self.left_out[_name(plan)] = done
+        else:
+            self.reports.update((report.log, report) for report in done)
+
+    def has(self, plan: RunPlan) -> bool:
+        """Whether it is known what became of a run."""
+        return _name(plan) in self.reports or _name(plan) in self.left_out
+
+
+def _name(plan: RunPlan) -> str:
+    return os.fspath(plan.segments[0].path)
 
 
 def _chosen(heads: list[LogHead], settings: SyncSettings, tally: Tally) -> list[RunPlan]:
@@ -116,7 +138,7 @@ def _chosen(heads: list[LogHead], settings: SyncSettings, tally: Tally) -> list[
         if reason is None:
             plans.append(plan)
         else:
-            tally.left_out[reason] += 1
+            tally.add(plan, reason)
     return with_kin(plans, settings)
 
 
@@ -125,12 +147,7 @@ def _without_run(head: LogHead, liveness: Liveness, settings: SyncSettings) -> R
     name = os.fspath(head.path)
     if liveness.is_beginning(head, settings.stale_after):
         return RunReport(name, None, Verdict.LIVE, NOTHING_YET)
-    return RunReport(name, None, Verdict.FAILED if head.is_log else Verdict.SKIPPED, head.problem)
-
-
-def _is_ours(head: LogHead, settings: SyncSettings) -> bool:
-    """Whether a log that belongs to no run is for this sync to report, where others have shares of their own."""
-    return settings.shard is None or settings.shard.holds(os.fspath(head.path))
+    return RunReport(name, None, Verdict.FAILED, head.problem)
 
 
 def _replay_all(
@@ -143,7 +160,7 @@ def _replay_all(
     session: Session,
 ) -> bool:
     """Run the workers; adds to `tally`. True when the user interrupted."""
-    jobs = min(settings.jobs or DEFAULT_JOBS, MAX_JOBS, len(plans))
+    jobs = min(settings.jobs or DEFAULT_JOBS, MAX_JOBS, _jobs_with_files(), len(plans))
     workers = ThreadPoolExecutor(jobs, thread_name_prefix="runferry-run")
     context = open_context(settings, key, told, session, jobs=jobs)
     waiting: deque[_Turn] = deque((plan, []) for plan in plans)
@@ -151,12 +168,9 @@ def _replay_all(
     fresh = len(plans)
     interrupted = False
 
-    def note(done: list[RunReport] | str) -> None:
-        if isinstance(done, str):
-            tally.left_out[done] += 1
-            return
-        tally.reports += done
-        for report in done:
+    def note(plan: RunPlan, done: list[RunReport] | str) -> None:
+        tally.add(plan, done)
+        for report in done if not isinstance(done, str) else ():
             told(report)
 
     try:
@@ -172,20 +186,22 @@ def _replay_all(
                 if not (before or settings.following) and context.channel.has_put_off and _is_late(done):
                     waiting.append((plan, done))
                 else:
-                    note(_together(before, done))
+                    note(plan, _together(before, done))
                 del running[future]
-    except KeyboardInterrupt:
-        interrupted = True
-        session.abort()
+    except (KeyboardInterrupt, RuntimeError) as stop:  # the latter from `submit`
+        interrupted = isinstance(stop, KeyboardInterrupt)
+        if interrupted:
+            session.abort()
         workers.shutdown(wait=True, cancel_futures=True)
-        reported = {report.log for report in tally.reports}
-        unheard = {os.fspath(plan.segments[0].path): (plan, before) for plan, before in waiting}
+        heard = {_name(plan): before for plan, before in waiting if before}
         for future, (plan, before) in running.items():
-            if os.fspath(plan.segments[0].path) not in reported | unheard.keys():
-                is_done = future.done() and not future.cancelled()
-                note(_together(before, future.result()) if is_done else before or _stopped(plan))
-        for plan, before in unheard.values():
-            note(before or _stopped(plan))
+            if future.done() and not (future.cancelled() or tally.has(plan)):
+                note(plan, _together(before, future.result()))
+            elif before:
+                heard[_name(plan)] = before
+        for plan in plans:
+            if not tally.has(plan):
+                note(plan, heard.get(_name(plan)) or (_stopped(plan) if interrupted else _without_thread(plan)))
     finally:
         workers.shutdown(wait=True, cancel_futures=True)
         context.close()
@@ -233,6 +249,8 @@ def _replay(plan: RunPlan, context: Context) -> list[RunReport] | str:
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         place = f"{Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where is not None else "?"
+        if isinstance(error, RuntimeError) and "new thread" in str(error):
+            return _without_thread(plan)
         reason = f"internal error at {place}: {type(error).__name__}: {error}"
         return [RunReport(os.fspath(head.path), plan.run_id, Verdict.FAILED, reason) for head in plan.segments]
 
@@ -260,10 +278,25 @@ def _together(before: list[RunReport], done: list[RunReport] | str) -> list[RunR
 
 
 def _stopped(plan: RunPlan) -> list[RunReport]:
-    reason = "interrupted before its turn"
-    return [
-        RunReport(os.fspath(head.path), plan.run_id, Verdict.SKIPPED, reason, try_again=True) for head in plan.segments
-    ]
+    return _undone(plan, Verdict.SKIPPED, "interrupted before its turn")
+
+
+def _without_thread(plan: RunPlan) -> list[RunReport]:
+    return _undone(plan, Verdict.FAILED, "the system allows no more threads: use fewer --jobs, or raise `ulimit -u`")
+
+
+def _undone(plan: RunPlan, verdict: Verdict, reason: str) -> list[RunReport]:
+    return [RunReport(os.fspath(head.path), plan.run_id, verdict, reason, try_again=True) for head in plan.segments]
+
+
+def _jobs_with_files() -> int:
+    """As many runs at a time as may have their files and connections open."""
+    if sys.platform == "win32":
+        return MAX_JOBS
+    import resource
+
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_JOBS if allowed == resource.RLIM_INFINITY else max(1, (allowed - _FILES_OF_ALL) // _FILES_PER_JOB)
 
 
 def _one_at_a_time(reporter: Reporter) -> Reporter:

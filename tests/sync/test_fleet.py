@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import pickle
@@ -18,7 +19,7 @@ import pytest
 import runferry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runferry.sync import UsageError, Verdict, preview
+from runferry.sync import UsageError, Verdict, engine, preview
 from runferry.sync.clock import SystemClock
 from runferry.sync.replay import RunReplay
 from runferry.sync.settings import SyncSettings
@@ -250,3 +251,107 @@ def test_a_fleet_needs_little_memory(tmp_path: Path, count: int) -> None:
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024  # MB; the largest child so far
     assert peak < 150
     print(f"{count} runs: {took:.1f} s, {per_run:.2f} requests per run, peak {peak:.0f} MB")  # noqa: T201 - for `-s`
+
+
+@pytest.mark.parametrize("at", range(1, 61, 3))
+def test_an_interrupt_at_any_line_loses_no_run(rig: Rig, at: int) -> None:
+    """Wherever Ctrl-C comes in the loop over the runs: each of them has one verdict or one reason to be left out, and none two."""
+    for number in range(6):
+        rig.run(run_id=f"r{number}", rows=1, exit_code=number % 2)
+    lines = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal lines
+        if frame.f_code.co_name not in {"_replay_all", "note", "add"} or "engine" not in frame.f_code.co_filename:
+            return None
+        if event == "line" and (frame.f_code.co_name != "_replay_all" or frame.f_lineno in loop):
+            lines += 1
+            if lines == at:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    loop = lines_of_loop()
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        report = rig.sync(jobs=2, states=["finished"])
+    finally:
+        sys.settrace(before)
+
+    assert len({run.log for run in report.runs}) == len(report.runs)
+    assert len(report.runs) + sum(report.left_out.values()) == 6
+    assert report.interrupted
+
+
+def lines_of_loop() -> range:
+    """Where the engine hands runs to its workers."""
+    source, first = inspect.getsourcelines(engine._replay_all)
+    begin = next(number for number, line in enumerate(source) if line.strip() == "try:")
+    end = next(number for number, line in enumerate(source) if line.strip().startswith("except (KeyboardInterrupt"))
+    return range(first + begin + 1, first + end)
+
+
+@pytest.mark.parametrize("allowed", range(12))
+def test_a_system_that_allows_few_threads_is_told_of(rig: Rig, monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
+    """Every run has its verdict; those that were not sent say what to do, are to be tried again, and hold no lock."""
+    for number in range(8):
+        rig.run(run_id=f"r{number}", rows=1)
+    real, mine = threading.Thread.start, threading.active_count()
+
+    def start(thread: threading.Thread) -> None:
+        if threading.active_count() >= mine + allowed:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    report = rig.sync(jobs=3)
+    monkeypatch.undo()
+
+    assert len({run.log for run in report.runs}) == len(report.runs) == 8
+    undone = [run for run in report.runs if run.verdict is not Verdict.SYNCED]
+    assert all("the system allows no more threads" in run.reason and run.try_again for run in undone)
+    assert report.exit_code == (75 if undone else 0)
+    assert undone or allowed > 3
+    assert not list(rig.folder.rglob("*.lock"))
+    assert rig.sync().exit_code == 0
+
+
+@pytest.mark.parametrize(("files", "jobs"), [(16, 1), (64, 4), (1024, 10), (-1, 10)])
+def test_no_more_runs_at_a_time_than_files_may_be_open(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, files: int, jobs: int
+) -> None:
+    """Under a low limit of open files runs wait for their turn instead of failing."""
+    for number in range(10):
+        rig.run(run_id=f"r{number}", rows=1)
+    monkeypatch.setattr("resource.getrlimit", lambda _: (files, files))
+    rooms = []
+    real = engine.open_context
+
+    def opened(*arguments: Any, **options: Any) -> Any:
+        rooms.append(options["jobs"])
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(engine, "open_context", opened)
+
+    assert rig.sync(jobs=32).exit_code == 0
+    assert rooms == [jobs]
+
+
+def test_a_folder_that_cannot_be_searched_is_a_failure(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows whether all is done where a folder may not be looked into: exit code 1, and its name."""
+    rig.run(run_id="mine")
+    shut = rig.run(run_id="theirs").parent
+    real = os.scandir
+
+    def scandir(folder: object) -> object:
+        if folder == shut:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return real(folder)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("runferry.logformat.rundir.find_logs.__kwdefaults__", {"unreadable": None, "scan": scandir})
+    report = rig.sync()
+
+    assert report.verdicts[str(shut)] is Verdict.FAILED
+    assert report.exit_code == 1
+    assert len(rig.backend.runs) == 1
