@@ -36,6 +36,10 @@ _MOST_REASONS = 1000
 _LONGEST_REASON = 200  # characters, of a wait or a group; a server may answer with a page. Verdicts say all of it
 
 
+_NEXT = {75: "; try again later: nothing but time is missing", 130: "; interrupted: the next sync goes on from here"}
+"""Exit code -> what to do, where it is not each log's own matter."""
+
+
 class View(Protocol):
     """Shows a sync. `tick` is called every now and then, from a thread of its own."""
 
@@ -324,6 +328,7 @@ def clean_line(event: Cleaned) -> str:
 
 def _counts(event: Finished) -> str:
     text = ", ".join(f"{count} {verdict}" for verdict, count in sorted(event.counts.items())) or "nothing to sync"
+    text += _NEXT.get(event.exit_code, "")
     left_out = sum(event.left_out.values())
     why = ", ".join(f"{number} by --{reason.replace('_', '-')}" for reason, number in sorted(event.left_out.items()))
     return f"{text}; {_count(left_out, 'run')} left out: {why}" if left_out else text

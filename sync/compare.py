@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -23,7 +23,7 @@ from .context import Context
 from .cursor import load
 from .errors import AuthError, OutOfTime, Permanent, SyncError
 from .filelane import made_files, recorded_files
-from .lines import Rows
+from .lines import Row, Rows
 from .places import Places, is_writable
 from .plan import LogHead, RunPlan
 from .remote import Place, Remote, RemoteState, Unknown
@@ -73,12 +73,16 @@ class Verification:
     checks: tuple[Check, ...] = ()
     try_again: bool = False
     credentials: bool = False
+    is_damaged: bool = False
+    """A part of the logs cannot be read, and was not compared."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all that can be lost was compared and is equal."""
-        return self.match is Match.EQUAL and all(
-            check.match is Match.EQUAL or check.name in {"alerts", "last step"} for check in self.checks
+        return (
+            self.match is Match.EQUAL
+            and not self.is_damaged
+            and all(check.match is Match.EQUAL or check.name in {"alerts", "last step"} for check in self.checks)
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -107,7 +111,7 @@ class Held:
 def verify_run(plan: RunPlan, context: Context, remote: Remote, *, deep: bool = False) -> Verification:
     """Compare one run. Never raises but for a stop (`Interrupted`).
 
-    `deep` compares the step of every row, which asks for all of them.
+    `deep` compares step and values of every row, which asks for all of them.
     """
     logs = tuple(os.fspath(head.path) for head in plan.segments)
 
@@ -132,15 +136,18 @@ def verify_run(plan: RunPlan, context: Context, remote: Remote, *, deep: bool = 
         return unknown(str(error), try_again=True)
     except SyncError as error:
         return unknown(str(error))
+    except RecursionError:
+        return unknown("a value is nested too deeply to be compared")
     except OSError as error:
         return unknown(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     target = "/".join(part or "" for part in place)
     if state is None:
         return Verification(plan.run_id, logs, target, Match.DIFFERS, "the server has no such run")
-    return _judged(plan.run_id, logs, target, checks)
+    damage = [line for segment in work.segments for line in segment.found.damage_lines()]
+    return _judged(plan.run_id, logs, target, checks, damage)
 
 
-def _judged(run: str, logs: tuple[str, ...], target: str, checks: list[Check]) -> Verification:
+def _judged(run: str, logs: tuple[str, ...], target: str, checks: list[Check], damage: list[str]) -> Verification:
     different = [f"{check.name}: {check.note}" for check in checks if check.match is Match.DIFFERS]
     unchecked = [check.name for check in checks if check.match is Match.UNKNOWN]
     match, reason = Match.EQUAL, f"not checked: {', '.join(unchecked)}" if unchecked else ""
@@ -148,7 +155,9 @@ def _judged(run: str, logs: tuple[str, ...], target: str, checks: list[Check]) -
         match, reason = Match.DIFFERS, "; ".join(different)
     elif any(check.name == "rows" and check.match is Match.UNKNOWN for check in checks):
         match, reason = Match.UNKNOWN, f"the server does not tell how many rows it has ({reason})"
-    return Verification(run, logs, target, match, reason, tuple(checks))
+    if damage:  # what cannot be read here is compared with nothing
+        reason = "; ".join([*filter(None, [reason]), f"damaged here: {shorten(damage)}"])
+    return Verification(run, logs, target, match, reason, tuple(checks), is_damaged=bool(damage))
 
 
 def _place(work: RunWork) -> Place:
@@ -191,26 +200,44 @@ def _held(work: RunWork, console: ConsoleFile) -> Held:
     )
 
 
-def _local_steps(work: RunWork) -> Counter[int]:
-    """The step of each row as it is sent, and how many rows have it."""
-    steps: Counter[int] = Counter()
+def _local_rows(work: RunWork) -> Counter[tuple[int, int]]:
+    """(step, `mark_of` its values) -> rows, as they are sent."""
+    found: Counter[tuple[int, int]] = Counter()
     for segment in work.segments:
         shift = segment.placed.step_shift
-        rows = Rows(shift, segment.found.steps)
+        rows = Rows(shift, segment.found.steps, segment.found.runtime_shift)
+
+        def note(row: Row | None, rows: Rows = rows, shift: int = shift) -> None:
+            if row is not None:
+                found[row.number + shift, mark_of(json.loads(rows.line(row)))] += 1
+
         with segment.head.path.open("rb", buffering=0) as file:
             for record in good_records(file):
                 if record.offset >= segment.found.end:
                     break
-                if record.kind != "history":
-                    continue
-                with contextlib.suppress(WireError):
-                    row = rows.add(*decode_history(record.body), record.offset)
-                    if row is not None:
-                        steps[row.number + shift] += 1
-        row = rows.end()
-        if row is not None:
-            steps[row.number + shift] += 1
-    return steps
+                if record.kind == "history":
+                    with contextlib.suppress(WireError):
+                        note(rows.add(*decode_history(record.body), record.offset))
+        note(rows.end())
+    return found
+
+
+def mark_of(values: dict[str, Any]) -> int:
+    """What tells the values of a row from others, in this process: keys in any order, 1 is 1.0, and servers may flatten."""
+    return hash(frozenset(_leaves("", values)))
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The values in an object, by their path, as something that has a hash."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves(f"{name}.{key}", item)
+    elif isinstance(value, (dict, list)):
+        yield name, json.dumps(value, sort_keys=True)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield name, _SPELLED[repr(value)]
+    else:
+        yield name, (isinstance(value, bool), value)
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------
@@ -313,9 +340,9 @@ def _files(held: Held, state: RemoteState) -> Check:
         elif there.md5 not in _digests(file):
             wrong.append(f"{file.name} has other bytes there")
     notes = [shorten(wrong)] if wrong else []
-    notes += [f"{by_size} compared by size alone"] if by_size else []
+    notes += [f"{by_size} by size alone, as the server tells no MD5"] if by_size else []
     notes += [f"not here to be compared: {shorten(held.missing)}"] if held.missing else []
-    match = Match.DIFFERS if wrong else Match.UNKNOWN if held.missing else Match.EQUAL
+    match = Match.DIFFERS if wrong else Match.UNKNOWN if held.missing or by_size else Match.EQUAL
     return Check("files", match, len(held.files), len(state.files), "; ".join(notes))
 
 
@@ -349,20 +376,23 @@ def _artifacts(artifacts: list[Any], state: RemoteState) -> Check:
 
 
 def _steps(work: RunWork, remote: Remote, place: Place) -> Check:
-    """Whether each step has as many rows there as here."""
-    ours = _local_steps(work)
+    """Whether each step has as many rows there as here, with the same values."""
+    ours = _local_rows(work)
+    here = Counter(step for step, _ in ours.elements())
     try:
-        theirs = Counter(remote.steps(place, sorted(ours)))
+        theirs = Counter((step, mark_of(row)) for step, row in remote.rows(place, sorted(here)))
     except AuthError:
         raise
     except Permanent as error:
-        return Check("steps", Match.UNKNOWN, len(ours), None, str(error))
-    wrong = [
-        f"step {step}: {ours[step]} here, {theirs[step]} there"
-        for step in sorted(ours | theirs)
-        if ours[step] != theirs[step]
-    ]
-    return Check("steps", Match.DIFFERS if wrong else Match.EQUAL, len(ours), len(theirs), shorten(wrong))
+        return Check("steps", Match.UNKNOWN, len(here), None, str(error))
+    there = Counter(step for step, _ in theirs.elements())
+    wrong = []
+    for step in sorted({step for step, _ in (ours - theirs) + (theirs - ours)}):
+        same = here[step] == there[step]
+        wrong.append(
+            f"step {step} has other values there" if same else f"step {step}: {here[step]} here, {there[step]} there"
+        )
+    return Check("steps", Match.DIFFERS if wrong else Match.EQUAL, len(here), len(there), shorten(wrong))
 
 
 # -- where runs were sent to -----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ and what it refuses then is `Unknown`, for this run and for all others.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from .errors import Permanent
 
 _PAGE = 100  # files or artifacts
 _STEPS = 1000  # per request
-_MOST_PAGES = 10_000  # of a listing that never ends
+_MOST_PAGES = 10_000  # of a listing: a million files
 
 _FILES = "edges { node { name sizeBytes md5 } cursor } pageInfo { endCursor hasNextPage }"
 _ARTIFACTS = "edges { node { digest state artifactSequence { name } } cursor } pageInfo { endCursor hasNextPage }"
@@ -82,6 +83,10 @@ class RemoteState:
     """(name without version, digest) -> state."""
 
 
+class _EndlessError(Exception):
+    """A listing has no last page."""
+
+
 class Remote:
     """Asks one server. Any thread may use it."""
 
@@ -113,12 +118,16 @@ class Remote:
         if answer is None:
             return None
         for part in _PAGES:
-            if part in answer:
-                answer[part] = [*self._all_pages(part, answer[part], place)]
+            connection = answer.pop(part, None)
+            if isinstance(connection, dict):
+                try:
+                    answer[part] = [*self._all_pages(part, connection, place)]
+                except _EndlessError:
+                    refused[part] = "the server's listing does not end"
         return _read(answer, refused)
 
-    def steps(self, place: Place, wanted: list[int]) -> Iterator[int]:
-        """The steps of all rows that the server has in the thousands around the `wanted` ones, which are in order.
+    def rows(self, place: Place, wanted: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Step and values of all rows that the server has in the thousands around the `wanted` steps, which are in order.
 
         Raises:
             Permanent: the server does not tell.
@@ -139,9 +148,9 @@ class Remote:
             rows = answer.get("history")
             for row in rows if isinstance(rows, list) else []:
                 values = _json(row)
-                number = values.get("_step") if isinstance(values, dict) else None
-                if isinstance(number, (int, float)):
-                    yield int(number)
+                number = _whole(values.get("_step")) if isinstance(values, dict) else None
+                if number is not None:
+                    yield number, values
 
     def _ask(self, name: str, place: Place, parts: list[str]) -> dict[str, Any] | None:
         fields = " ".join(f"{part}: {PARTS[part]}" for part in parts)
@@ -167,6 +176,7 @@ class Remote:
             more=", $after: String",
             fields=f"page: {name}(first: {_PAGE}, after: $after) {{ {fields} }}",
         )
+        seen: set[str] = set()
         for _ in range(_MOST_PAGES):
             connection = connection if isinstance(connection, dict) else {}
             edges, info = connection.get("edges"), connection.get("pageInfo")
@@ -176,8 +186,13 @@ class Remote:
                     yield node
             if not (edges and isinstance(info, dict) and info.get("hasNextPage") is True):
                 return
-            answer = self._run("VerifyPage", query, place, {"after": info.get("endCursor")})
+            after = str(info.get("endCursor"))
+            if after in seen:  # the same page again
+                break
+            seen.add(after)
+            answer = self._run("VerifyPage", query, place, {"after": after})
             connection = (answer or {}).get("page")
+        raise _EndlessError
 
     def _run(self, operation: str, query: str, place: Place, more: dict[str, Any]) -> dict[str, Any] | None:
         variables = {**place._asdict(), **more}
@@ -204,7 +219,7 @@ def _read(answer: dict[str, Any], refused: dict[str, str]) -> RemoteState:
         state=told("state", answer["state"] if isinstance(answer.get("state"), str) else None),
         summary=told("summary", _object(answer.get("summary"))),
         config=told("config", _object(answer.get("config"))),
-        last_step=told("keys", int(last) if isinstance(last, (int, float)) else None),
+        last_step=told("keys", _whole(last)),
         files=told("files", _files(answer["files"]) if "files" in answer else None),
         artifacts=told("artifacts", _artifacts(answer["artifacts"]) if "artifacts" in answer else None),
     )
@@ -215,7 +230,7 @@ def _files(nodes: list[dict[str, Any]]) -> dict[str, RemoteFile]:
     for node in nodes:
         name, size, md5 = node.get("name"), node.get("sizeBytes"), node.get("md5")
         if isinstance(name, str):
-            files[name] = RemoteFile(int(str(size)) if str(size).isdigit() else -1, md5 if isinstance(md5, str) else "")
+            files[name] = RemoteFile(_bytes(size), md5 if isinstance(md5, str) else "")
     return files
 
 
@@ -226,6 +241,18 @@ def _artifacts(nodes: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
         name = sequence.get("name") if isinstance(sequence, dict) else None
         artifacts[str(name), str(node.get("digest"))] = str(node.get("state"))
     return artifacts
+
+
+def _bytes(value: Any) -> int:
+    """A size, which servers write as a number or as a text; -1 for what is none."""
+    return int(value) if re.fullmatch(r"[0-9]{1,19}", str(value)) else -1
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, also one that is written as a float; None for what is none, infinity among them."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _count(value: Any) -> int | None:

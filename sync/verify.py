@@ -62,7 +62,7 @@ def verify_remote(
     Args:
         paths: as `sync` takes them.
         settings: as `sync` takes them; a run that was sent elsewhere than its log says is looked for where it was sent.
-        deep: compare the step of every row, and not only how many there are.
+        deep: compare step and values of every row, and not only how many there are.
         told: called with each run's result as it comes, one at a time.
         reporter: told of waits.
         key: None looks it up.

@@ -259,4 +259,5 @@ def test_a_page_for_an_answer_is_cut_where_it_is_news(capsys: pytest.CaptureFixt
     view(RunReport("log", "r", Verdict.FAILED, "y" * 1000))
     out, err = capsys.readouterr()
 
-    assert err.count("y") < 250 < 1000 <= out.count("y")
+    assert err.count("y") < 250
+    assert "y" * 1000 in out

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from runferry.logformat import RunState, read_records
+from runferry.sync import SyncSettings, sync
+from runferry.sync.compare import Match, Verification
+from runferry.sync.credentials import ApiKey
+from runferry.sync.session import Session
+from runferry.sync.transport import Answer, Request
+from runferry.sync.verify import verify_remote
 from support import artifactlogs, logs
+from support.fakebackend import KEY, URL
 from support.server import Server, serve
 from support.syncrig import Rig
 
@@ -260,13 +269,6 @@ def test_a_whole_log_is_whole(folder: Path, server: Server) -> None:
 
 def test_a_server_that_tells_little_is_believed_that_little(rig: Rig) -> None:
     """Parts that it refuses are named as not checked, and the others are compared; such a run is not called whole."""
-    from runferry.sync import SyncSettings
-    from runferry.sync.credentials import ApiKey
-    from runferry.sync.session import Session
-    from runferry.sync.transport import Answer, Request
-    from runferry.sync.verify import verify_remote
-    from support.fakebackend import KEY, URL
-
     log = rig.run(rows=5)
     rig.sync(log)
     known = {"historyLineCount": 5, "state": "finished"}
@@ -349,3 +351,166 @@ def _is_connected(server: Server) -> bool:
     established = "01"
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return any(line.split()[2].endswith(port) and line.split()[3] == established for line in lines)
+
+
+def change(server: Server, run_id: str, statements: str) -> None:
+    """Change what the server holds of a run behind its back; `:run` is its number, `:rows` and `:console` its first lines'."""
+    with contextlib.closing(sqlite3.connect(server.data_dir / "runferry.sqlite3", timeout=30)) as store, store:
+        (run,) = store.execute("SELECT id FROM runs WHERE name = ?", (run_id,)).fetchone()
+        streams = dict(store.execute("SELECT name, id FROM streams WHERE run = ?", (run,)))
+        values = {"run": run, "rows": streams["wandb-history.jsonl"] << 40, "stream": streams["wandb-history.jsonl"]}
+        for statement in statements.split(";"):
+            assert store.execute(statement, values).rowcount > 0, statement
+
+
+LIES = {
+    "a row is gone": (
+        "DELETE FROM lines WHERE key = :rows + 7",  # a hole: lines are counted by the last one's number
+        {"steps": "step 7: 1 here, 0 there"},
+    ),
+    "a row too many": (
+        """INSERT INTO lines VALUES (:rows + 31, '{"_step":31}');
+        UPDATE streams SET rows = rows + 1, length = length + 1 WHERE id = :stream""",
+        {"rows": "31 here, 32 there", "last step": "30 here, 31 there"},
+    ),
+    "a row in place of another": (
+        "UPDATE lines SET text = (SELECT text FROM lines WHERE key = :rows + 8) WHERE key = :rows + 7",
+        {"steps": "step 7: 1 here, 0 there, step 8: 1 here, 2 there"},
+    ),
+    "a digit": (
+        "UPDATE lines SET text = replace(text, '\"loss\":0.125', '\"loss\":0.126') WHERE key = :rows + 7",
+        {"steps": "step 7 has other values there"},
+    ),
+    "a key": (
+        "UPDATE lines SET text = replace(text, '\"loss\"', '\"lost\"') WHERE key = :rows + 7",
+        {"steps": "step 7 has other values there"},
+    ),
+    "a file is gone": (
+        "DELETE FROM files WHERE run = :run AND name = 'empty'",
+        {"files": "empty is missing there"},
+    ),
+    "a file of other bytes": (
+        "UPDATE files SET md5 = '00000000000000000000000000000000' WHERE run = :run AND name = 'model.bin'",
+        {"files": "model.bin has other bytes there"},
+    ),
+    "the console file": (
+        "UPDATE files SET md5 = '00000000000000000000000000000000' WHERE run = :run AND name = 'output.log'",
+        {"files": "output.log has other bytes there"},
+    ),
+    "a value of the summary": (
+        "UPDATE runs SET summary = replace(summary, '0.25', '0.26') WHERE id = :run",
+        {"summary": "best differs"},
+    ),
+    "a value of the config": (
+        "UPDATE runs SET config = replace(config, '0.001', '0.002') WHERE id = :run",
+        {"config": "lr differs"},
+    ),
+    "a key of the config": (
+        "UPDATE runs SET config = replace(config, '\"lr\"', '\"lx\"') WHERE id = :run",
+        {"config": "lr is missing there, lx is only there"},
+    ),
+    "the end": (
+        "UPDATE runs SET state = 'failed' WHERE id = :run",
+        {"state": "exit code 0 here, failed there"},
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_every_change_at_the_server_is_found_out(folder: Path, server: Server, lie: str) -> None:
+    """Whatever of a run is not as it was sent is told, by the comparison that it belongs to and by no other."""
+    run_id = f"lie{[*LIES].index(lie)}"
+    log = rich_run(folder, run_id)
+    settings = SyncSettings(base_url=server.url, retry_for=0)
+    key = ApiKey(server.key, base_url=server.url, source="test")
+    assert sync([log], settings, key=key).exit_code == 0
+    assert verify_remote([log], settings, key=key, deep=True).exit_code == 0
+    statements, expected = LIES[lie]
+    change(server, run_id, statements)
+
+    (found,) = verify_remote([log], settings, key=key, deep=True).runs
+
+    wrong = {check.name: check.note for check in found.checks if check.match is Match.DIFFERS}
+    assert {name: wrong.pop(name, None) for name in expected} == expected
+    assert set(wrong) <= {"last step", "steps"}
+    assert not found.is_whole
+
+
+ODD_ANSWERS = {
+    "sizes that are none": {"files": {"edges": [{"node": {"name": "f", "sizeBytes": "\u00b2", "md5": "x"}}]}},
+    "a size of many digits": {"files": {"edges": [{"node": {"name": "f", "sizeBytes": "9" * 5000}}]}},
+    "a last step without end": {"keys": '{"lastStep": Infinity}'},
+    "a last step that is none": {"keys": '{"lastStep": NaN}'},
+    "no list of files": {"files": None, "artifacts": 7},
+    "a summary without end": {"summary": "[" * 100_000},
+    "nothing but nulls": {"history": None, "events": None, "config": None},
+    "counts that are none": {"history": True, "events": -1, "console": "5"},
+}
+
+
+def asked(rig: Rig, log: Path, answer: Callable[[str], Any]) -> Verification:
+    """The result for a run whose server gives these answers, by operation."""
+
+    class Odd:
+        def send(self, request: Request) -> Answer:
+            run = answer(json.loads(request.body)["operationName"])
+            return Answer(200, {}, json.dumps({"data": {"project": {"run": run}}}).encode())
+
+    settings = SyncSettings(base_url=URL, state_dir=rig.state)
+    key = ApiKey(KEY, base_url=URL, source="test")
+    (found,) = verify_remote([log], settings, key=key, session=Session(Odd(), rig.clock)).runs
+    return found
+
+
+@pytest.mark.parametrize("odd", ODD_ANSWERS)
+def test_no_answer_makes_it_raise_or_be_equal(rig: Rig, odd: str) -> None:
+    """What is not of its type is as good as not told."""
+    log = rig.run()
+    rig.sync(log)
+    found = asked(rig, log, lambda _: {"name": "x", "history": 5, "state": "finished", **ODD_ANSWERS[odd]})
+
+    assert not found.is_whole
+
+
+def test_a_listing_that_never_ends_is_given_up(rig: Rig) -> None:
+    """A server that gives the same page for ever is not asked for ever, and not believed to list all."""
+    log = rig.run()
+    rig.sync(log)
+    page = {"edges": [{"node": {"name": "f", "sizeBytes": 1}}], "pageInfo": {"endCursor": "c", "hasNextPage": True}}
+    asked_for = []
+
+    def answer(operation: str) -> Any:
+        asked_for.append(operation)
+        return {"page": page} if operation == "VerifyPage" else {"name": "x", "history": 5, "files": page}
+
+    found = asked(rig, log, answer)
+
+    said = {check.name: check for check in found.checks}["files"]
+    assert (said.match, said.note) == (Match.UNKNOWN, "the server's listing does not end")
+    assert len(asked_for) == 2
+
+
+def test_a_damaged_log_is_not_called_whole(folder: Path, server: Server) -> None:
+    """The server has all that can be read: that is equal, and the reason says that there was more."""
+    log = rich_run(folder, "damaged")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    assert run(server, "sync", log).returncode == 1
+
+    _, (found, _) = verify(server, log)
+
+    assert found["reason"].startswith("damaged here: bytes ")
+    assert found["is_damaged"] is True
+
+
+def test_a_size_alone_proves_nothing(rig: Rig) -> None:
+    """Where a server tells no MD5, files of the same size are not called equal."""
+    log = rig.run()
+    rig.sync(log)
+    files = rig.backend.runs["a1b2c3d4"].files
+    nodes = [{"node": {"name": name, "sizeBytes": len(data)}} for name, data in files.items()]
+    found = asked(rig, log, lambda _: {"name": "x", "history": 5, "files": {"edges": nodes}})
+
+    said = {check.name: check for check in found.checks}["files"]
+    assert (said.match, "by size alone" in said.note) == (Match.UNKNOWN, True)
