@@ -32,6 +32,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert process.is_near()
 
 
+def test_what_is_too_large_is_none(tmp_path: Path) -> None:
+    """However it begins: a heartbeat is a few hundred bytes."""
+    text = heartbeat_text(Process.current(), 5.0)
+
+    assert read_heartbeat(beat(tmp_path, text + b" " * (4096 - len(text)))) is not None
+    assert read_heartbeat(beat(tmp_path, text + b" " * (4097 - len(text)))) is None
+
+
 def test_whatever_a_machine_is_called(tmp_path: Path) -> None:
     """The text is JSON all the same."""
     process = Process.current()._replace(host='a "b"\\c\u00e9')

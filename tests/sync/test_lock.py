@@ -58,6 +58,20 @@ def test_the_lock_of_a_dead_process_is_taken_over_at_once(tmp_path: Path) -> Non
     assert json.loads((tmp_path / "l").read_text())["pid"] == os.getpid()
 
 
+@pytest.mark.parametrize("ahead", [STALE_AFTER_S - 1, STALE_AFTER_S + 1])
+def test_a_lock_from_a_clock_that_is_ahead(tmp_path: Path, ahead: float) -> None:
+    """Of another host it holds within the same bounds: a clock that is hours ahead must not keep everybody out for hours."""
+    clock = FakeClock()
+    Lock(tmp_path / "l", clock).acquire()
+    move(tmp_path / "l", token="theirs", heartbeat=clock.time() + ahead)
+
+    if ahead < STALE_AFTER_S:
+        with pytest.raises(LockedError, match="elsewhere"):
+            Lock(tmp_path / "l", clock).acquire()
+    else:
+        Lock(tmp_path / "l", clock).acquire()
+
+
 def test_a_silent_lock_of_another_host_is_taken_over_in_time(tmp_path: Path) -> None:
     """Another host's lock holds as long as its heartbeat is fresh."""
     clock = FakeClock()
