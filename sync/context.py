@@ -36,6 +36,8 @@ class Context:
     """For the bodies that are gathered."""
     readings: Readings | None = None
     """What passes leave for later ones; None where this is the only one."""
+    is_near: bool = False
+    """Many runs go to a server on this machine: what is small is put there without a change of threads, which takes longer."""
     denied: str = ""
     """Why the server refused the key; no run can succeed then."""
     _features: frozenset[str] | None = None

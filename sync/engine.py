@@ -23,6 +23,7 @@ from .errors import Interrupted
 from .kin import with_kin
 from .liveness import Liveness
 from .lock import Heartbeat
+from .network import is_loopback
 from .plan import LogHead, Paths, RunPlan, group, survey
 from .replay import RunReplay
 from .report import NOTHING_YET, Finished, Planned, Report, Reporter, RunReport, Verdict, silent
@@ -233,6 +234,7 @@ def open_context(
         heartbeat=Heartbeat(),
         liveness=session.liveness,
         readings=session.readings,
+        is_near=jobs > 1 and is_loopback(settings.base_url),
         room=Room(_BODIES_IN_MEMORY, jobs),
     )
 

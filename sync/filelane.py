@@ -8,10 +8,12 @@ from dataclasses import replace
 from . import runconfig, runfiles
 from .body import Body
 from .cursor import FileMark
+from .here import HERE
 from .mediasweep import unrecorded_media
 from .report import FileProgress
 from .work import RunWork
 
+_FEW, _SMALL = 8, 256 * 1024  # files and their bytes
 MADE = frozenset({runfiles.SUMMARY_FILE, runfiles.CONFIG_FILE, runfiles.METADATA_FILE, runfiles.CONSOLE_FILE})
 """Files that are made from the log if it has what is in them, whatever lies under their names."""
 
@@ -38,7 +40,9 @@ def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) 
         cursor.save(last.places.cursor)
         work.context.reporter(FileProgress(os.fspath(last.head.path), len(done), len(files)))
 
-    result = runfiles.upload(work.context.api, remote, files, known=known, pool=work.context.uploads, save=save)
+    few = len(files) <= _FEW and sum(file.size for file in files) <= _SMALL
+    pool = HERE if few and work.context.is_near else work.context.uploads
+    result = runfiles.upload(work.context.api, remote, files, known=known, pool=pool, save=save)
     work.files_sent = len(result.sent)
     work.missing += missing + result.missing
     work.late += result.only_late
