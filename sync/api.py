@@ -23,6 +23,7 @@ from .uplink import Uplink, pack
 Result = TypeVar("Result")
 
 _LONGEST_REASON = 500  # characters of a server's own words
+_FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "expect", "host", "te", "upgrade"})
 
 
 @dataclass(frozen=True)
@@ -386,11 +387,11 @@ def is_place(value: object) -> bool:
 
 
 def headers_of(lines: object) -> dict[str, str]:
-    """Upload headers as servers give them: `Name: value` texts."""
+    """Upload headers as servers give them: `Name: value` texts. Those that frame a request are its client's to say."""
     headers = {}
     for line in lines if isinstance(lines, list) else []:
         name, colon, value = str(line).partition(":")
-        if colon:
+        if colon and name.strip().lower() not in _FRAMING:
             headers[name.strip()] = value.strip()
     return headers
 

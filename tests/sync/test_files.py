@@ -328,6 +328,21 @@ def test_a_file_that_does_not_get_through_never_stops_the_rows(rig: Rig, answer:
     assert len(run.files) == 4
 
 
+@pytest.mark.parametrize(
+    "line", ["content-length: 5", "Transfer-Encoding : chunked", "Host: elsewhere", "connection: close"]
+)
+def test_upload_headers_do_not_frame_the_request(rig: Rig, line: str) -> None:
+    """A length or a host among them would cut the body, or send it elsewhere in the eyes of a proxy."""
+    rig.run()
+    ask = rig.backend._on_createrunfiles
+    rig.backend._on_createrunfiles = lambda variables: {
+        "createRunFiles": ask(variables)["createRunFiles"] | {"uploadHeaders": [line, "X-Upload: yes"]}
+    }
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert {tuple(request.headers) for name, request in rig.backend.requests if name == "put"} == {("X-Upload",)}
+
+
 def test_an_expired_upload_url_is_asked_for_again(rig: Rig) -> None:
     """A 403 on a signed URL gets one new URL before the file counts as missing."""
     rig.run()
