@@ -395,6 +395,9 @@ def test_many_threads_exchange_once(tokens: Rig) -> None:
     assert [tokens.token.renew("Bearer access-token-number-1") for _ in range(8)] == [True] * 8
     tokens.call()
     assert len(tokens.server.exchanges) == 2
+    assert tokens.token.renew("Bearer access-token-number-1")  # refused long ago, and told late
+    tokens.call()
+    assert len(tokens.server.exchanges) == 2
 
 
 def test_the_access_token_goes_to_its_own_origin_only(tokens: Rig) -> None:

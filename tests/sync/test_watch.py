@@ -472,19 +472,25 @@ def test_a_file_system_that_does_not_answer_takes_nothing_away(
 ) -> None:
     """The watch waits for it: the run may go on meanwhile."""
     log = rig.begin()
-    real = Path.stat
+    stat_of, open_file = Path.stat, os.open
     silent: list[bool] = []
 
     def stat(path: Path, **options: Any) -> Any:
         if silent and path == log:
             raise OSError(error, os.strerror(error))
-        return real(path, **options)
+        return stat_of(path, **options)
+
+    def opened(path: Any, *rest: Any, **options: Any) -> int:
+        if silent and path == log:
+            raise OSError(error, os.strerror(error))
+        return open_file(path, *rest, **options)
 
     def back() -> None:
         silent.clear()
         rig.grow(log, logs.row(2), logs.exit_record(0))
 
     monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(os, "open", opened)
     report = rig.watch(log.parent, story=Story(None, lambda: silent.append(True), None, None, None, back))
 
     assert rig.only(report).verdict is Verdict.SYNCED
