@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import sync
     from .logformat import load, read
+    from .sync.verify import verify_remote as verify
     from .writer import CommError, Config, Error, Run, Settings, Summary, UsageError, errors
     from .writer.api import (
         AlertLevel,
@@ -166,6 +167,7 @@ __all__ = [
     "unwatch",
     "use_artifact",
     "use_model",
+    "verify",
     "watch",
 ]
 
@@ -175,6 +177,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(".writer.api", __name__), f"current_{name}")()
     if name == "sync":  # a folder of its own name, so the import system decides what stands here
         return importlib.import_module(".sync", __name__)
+    if name == "verify":
+        return importlib.import_module(".sync.verify", __name__).verify_remote
     if name == "plot":
         return importlib.import_module(".writer.media.plot", __name__)
     if name not in _WHERE:

@@ -37,12 +37,6 @@ def folder(tmp_path: Path, server: Server) -> Path:
     return tmp_path / "wandb"
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test hears from another one how long a server wants to be left alone."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def surroundings(server: Server, **changes: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
     wanted = {"RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url, **changes}

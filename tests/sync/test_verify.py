@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import runferry
 from runferry.logformat import RunState, read_records
 from runferry.sync import SyncSettings, sync
 from runferry.sync.compare import Match, Verification
@@ -41,12 +42,6 @@ def folder(tmp_path: Path, server: Server) -> Path:
     server.set_faults([])
     (tmp_path / "wandb").mkdir()
     return tmp_path / "wandb"
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test hears from another one how long a server wants to be left alone."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def run(server: Server, *arguments: Any, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -514,3 +509,15 @@ def test_a_size_alone_proves_nothing(rig: Rig) -> None:
 
     said = {check.name: check for check in found.checks}["files"]
     assert (said.match, "by size alone" in said.note) == (Match.UNKNOWN, True)
+
+
+def test_the_public_face_compares(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`runferry.verify(paths)` is the comparison with the server, and `runferry.sync` stays callable beside it."""
+    monkeypatch.setenv("RUNFERRY_API_KEY", server.key)
+    monkeypatch.setenv("RUNFERRY_BASE_URL", server.url)
+    log = logs.simple_run(folder, run_id="face", rows=3)
+    assert runferry.verify([log]).counts() == {"differs": 1}
+    assert runferry.sync([log]).exit_code == 0
+
+    assert runferry.verify([log]).exit_code == 0
+    assert callable(runferry.sync)
