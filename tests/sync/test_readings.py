@@ -309,6 +309,24 @@ def test_a_pass_over_several_logs_reads_what_is_new_of_the_last(rig: WatchRig, m
     assert set(rig.backend.written.values()) == {1}
 
 
+def test_a_log_that_is_repaired_in_place_is_read_again(rig: WatchRig) -> None:
+    """Where the hash of what was sent does not look: what was lost arrives, though nothing was added."""
+    log = rig.begin(rows=0)
+    rig.grow(log, *rows(0, 600))
+    data = log.read_bytes()
+    log.write_bytes(data[:120_000] + bytes(10) + data[120_010:])
+    rig.settle(log, 0)
+
+    def repair() -> None:
+        assert len(rig.backend.runs["live"].rows) == 599
+        log.write_bytes(data)
+        rig.settle(log, 0)
+
+    rig.watch(log.parent, story=Story(None, repair, None, None, lambda: rig.grow(log, logs.exit_record(0))))
+
+    assert rig.backend.runs["live"].lines == fresh(rig, log).lines
+
+
 @pytest.mark.parametrize("change", ["grows", "is replaced", "is repaired", "goes away", "comes late", "begins earlier"])
 def test_a_change_of_an_earlier_log_is_seen(rig: WatchRig, change: str) -> None:
     """All logs are read again then, and the server holds what they hold now."""
