@@ -76,7 +76,7 @@ def metric_list(metrics: list[Any]) -> list[dict[str, Any]]:
     for metric in metrics:
         step = metric.step_metric
         if step and step not in named and step not in places:
-            entries.append({"1": step, "6": [_OPTIONS["defined"]] if metric.name else [], "7": []})
+            entries.append({"1": step, "6": [], "7": []})  # nobody defined it
             places[step] = len(entries)
         entries.append({"1": metric.name} if metric.name else {"2": metric.glob_name})
         if metric.name:
