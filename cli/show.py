@@ -28,6 +28,7 @@ from ..logformat import (
 )
 from ..logformat.describe import describe
 from ..logformat.schema import KINDS
+from ..logformat.segments import fold
 from .text import ago, clip, plain_json, printable, stale_after_option, when
 
 
@@ -167,11 +168,10 @@ def _said(gap: Gap) -> str:
 def _print_summary(logs: list[Path], *, as_json: bool, stale_after: float) -> bool:
     state = RunState(keep_rows=False)
     gaps: list[tuple[Path, Gap]] = []
-    for log in logs:
-        state.begin_log()
-        known = len(state.gaps)
-        state.add_all(read_records(log))
+    known = 0
+    for log, _ in zip(logs, fold(logs, state), strict=True):
         gaps += ((log, gap) for gap in state.gaps[known:])
+        known = len(state.gaps)
     status = state.status(age=age_of(logs[-1]), stale_after=stale_after)
     if as_json:
         click.echo(plain_json(_summary_object(logs, state, status, gaps)))
@@ -202,6 +202,7 @@ def _summary_object(logs: list[Path], state: RunState, status: str, gaps: list[t
         "status": status,
         "exit_code": state.exit_code,
         "rows": state.row_count,
+        "rows_cut": state.cut_count,
         "samples": state.sample_count,
         "console_lines": state.console_count,
         "last_step": state.last_step,
@@ -234,6 +235,8 @@ def _summary_lines(logs: list[Path], state: RunState, status: str, gaps: list[tu
     end = f"no exit record{silent}" if state.exit_code is None else f"exit code {state.exit_code}"
     yield f"status   {status} ({end})"
     yield f"holds    {state.row_count} rows, {state.sample_count} samples, {state.console_count} console lines"
+    if state.cut_count:
+        yield f"         {state.cut_count} more rows have steps that a later log repeats: they do not count"
     for title, tree in (("config", state.config), ("summary", state.summary)):
         shown = {key: value for key, value in tree.items() if key != "_wandb"}
         for index, (key, value) in enumerate(sorted(shown.items())):

@@ -13,6 +13,7 @@ from .constants import MAX_NESTING
 from .elapsed import LATEST_NS, Elapsed, shifted_runtime
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .record import Gap, GapReason, Record
+from .steps import ALL_STEPS, StepCounter, Steps
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
 
@@ -87,9 +88,13 @@ class RunState:
         self.row_count = 0
         self.part_count = 0
         """History records that were further parts of a row: `row_count` and this are all that were understood."""
+        self.cut_count = 0
+        """Rows left out, because their steps are those of another log of the run: see `begin_log`."""
         self.last_step: int | None = None
-        """Of the latest row that has one."""
+        """Of the latest row. One that has no step follows the row before it in its log, from 0 on."""
         self.highest_step: int | None = None
+        self.log_highest: int | None = None
+        """The same of the log that is being read."""
         self.samples: list[Sample] = []
         self.sample_count = 0
         self.elapsed = Elapsed()
@@ -123,6 +128,8 @@ class RunState:
         """A later log of the run is read. What its records say of a minimum or a mean is that of its own rows."""
         self._metric_index: dict[tuple[str, str], int] = {}
         self._streams = {name: LineAssembler(name) for name in ("stdout", "stderr")}
+        self._counter = StepCounter()
+        self._steps, self._step_shift = ALL_STEPS, 0
         self._row: dict[str, Any] = {}
         """The latest of `rows`; a further part of it may come."""
         self._row_step: bytes | None = None
@@ -187,17 +194,23 @@ class RunState:
         self.row_count += len(steps)
         numbers = list(map(int, steps))
         self._row_step, self.last_step = steps[-1], numbers[-1]
-        self.highest_step = max(numbers if self.highest_step is None else [self.highest_step, *numbers])
+        self._counter.step = numbers[-1]
+        self._reached(max(numbers))
         self.elapsed.saw(_largest(timestamps) * 1e9)
         self.elapsed.saw_seconds(_largest(runtimes))
         self._summary.update(tuple(leaves), list(leaves.values()), nulls=True)
 
-    def begin_log(self) -> None:
+    def begin_log(self, steps: Steps = ALL_STEPS, step_shift: int = 0) -> None:
         """What comes next is of another log: its first row is no part of the last one, and how the run ends is its word.
 
         A log that begins with its header or run record is noticed without, if rows came before.
+
+        Args:
+            steps: of the rows that count. Others are left out, and what summary records say of them.
+            step_shift: added to the steps of its rows, where it counts from 0 again behind others.
         """
-        self._row_step, self._row_offset = None, 0
+        self._counter, self._steps, self._step_shift = StepCounter(steps), steps, step_shift
+        self._row_step, self._row_offset, self.log_highest = None, 0, None
         self.exit_code, self.exit_runtime, self.preempting = None, 0, False
         self.elapsed.begin_log()
 
@@ -299,16 +312,22 @@ class RunState:
             self._row_places = (place_of(STEP, paths), place_of(TIMESTAMP, paths), place_of(RUNTIME, paths))
         step, timestamp, runtime = self._row_places
         text = texts[step] if step >= 0 else None
+        cut = self._counter.cut
+        if not self._counter.keeps(text):
+            self.cut_count += self._counter.cut - cut
+            return
         part = text == self._row_step and is_part(text, self._row_step)
         self._row_step = text
         if part:
             self.part_count += 1
         else:
             self.row_count += 1
-        if text is not None and (number := step_of(text)) is not None:
-            self.last_step = number
-            if self.highest_step is None or number > self.highest_step:
-                self.highest_step = number
+        self.last_step = self._counter.step + self._step_shift
+        self._reached(self.last_step)
+        shown = text
+        if self._step_shift and text is not None and step_of(text) is not None:
+            texts = texts.copy()
+            shown = texts[step] = b"%d" % self.last_step
         if timestamp >= 0:
             self.elapsed.saw(_number(texts[timestamp]) * 1e9)
         if runtime >= 0:
@@ -323,13 +342,19 @@ class RunState:
             self.rows.append(self._row)
         if overwritten:
             return
-        if text is not None and text == self._summary_step:
+        if text is not None and shown is not None and text == self._summary_step:
             # The summary record before it says what the row made.
             self._folds.apply(paths, texts, self._summary if self._is_later else None, part=part)
-            self._summary.set(STEP, text)
+            self._summary.set(STEP, shown)
             return
         plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary, part=part)
         self._summary.update(plain_paths, plain_texts)
+
+    def _reached(self, step: int) -> None:
+        """A row has this step."""
+        if self.log_highest is None or step > self.log_highest:
+            self.log_highest = step
+            self.highest_step = step if self.highest_step is None else max(self.highest_step, step)
 
     def _run(self, record: Record) -> None:
         run = record.message()
@@ -397,7 +422,15 @@ class RunState:
         for item in change.remove:
             self._summary.remove(tuple(item.nested_key) or (item.key,))
 
+    def _is_cut(self, paths: tuple[Path, ...], texts: list[bytes]) -> bool:
+        """Whether a summary record speaks for a row that does not count: those of the peer carry the step of their row."""
+        place = place_of(STEP, paths) if self._steps != ALL_STEPS else -1
+        step = step_of(texts[place]) if place >= 0 else None
+        return step is not None and not self._steps.keep(step)
+
     def _update_summary(self, paths: tuple[Path, ...], texts: list[bytes]) -> None:
+        if self._is_cut(paths, texts):
+            return
         while STEP in paths:  # the step of the summary is that of the last row; this one says up to where it was folded
             at = paths.index(STEP)
             self._summary_step = texts.pop(at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -14,6 +14,7 @@ from .reader import read_records
 from .record import Record
 from .rundir import find_logs, log_name
 from .runstate import RunState, nanoseconds
+from .stitch import OVERLAPS, Opening, StepStitch, opening_of
 from .wire import WireError
 
 _HEAD_RECORDS = 64  # the run record is the second one; a log that has none so early has none
@@ -82,25 +83,59 @@ def _run_of(log: Path) -> tuple[str, str, str] | None:
         return None
 
 
-def load(*sources: str | os.PathLike[str] | BinaryIO) -> RunState:
+def fold(logs: Sequence[Path | BinaryIO], state: RunState, overlap: str = "last") -> Iterator[Path | BinaryIO]:
+    """Fold the logs of one run, in this order, into `state`, stitched as a sync does it; gives each log once it was read.
+
+    Raises:
+        OSError: a log cannot be opened or read.
+        ValueError: `overlap` is none of `OVERLAPS`.
+    """
+    if overlap not in OVERLAPS:
+        raise ValueError(f"overlap: one of {', '.join(OVERLAPS)}, not {overlap!r}")
+    stitching = StepStitch([_opening_of(log) for log in logs] if len(logs) > 1 else [Opening()], overlap)
+    for index, log in enumerate(logs):
+        state.begin_log(*stitching.begin(index))
+        state.add_all(read_records(log))
+        stitching.end(index, state.log_highest)
+        yield log
+
+
+def _opening_of(log: Path | BinaryIO) -> Opening:
+    """What a log says before its first row; of an open file that cannot be read twice, nothing is known."""
+    if isinstance(log, Path):
+        with log.open("rb", buffering=0) as file:
+            return opening_of(file)
+    if not log.seekable():
+        return Opening(is_known=False)
+    begin = log.tell()
+    opening = opening_of(log)
+    log.seek(begin)
+    return opening
+
+
+def load(*sources: str | os.PathLike[str] | BinaryIO, overlap: str = "last") -> RunState:
     """Everything that a run's logs hold: rows, samples, console, config, summary, and the gaps in them.
 
     A source is a log, a directory (that of a run; or a tree of them, if all are of one run), or an open file. Several
     are the logs of one run; they count in the order of their start, whatever order they are given in, open files as
     given and behind the others.
 
+    Args:
+        *sources: see above.
+        overlap: whose rows count where two logs have the same steps, because training went back to a checkpoint: those of
+            the `last` log (as a sync has it), of the `first` one, or of `both`.
+
     Raises:
         OSError: a file cannot be opened or read, or a directory holds no log; names it.
-        ValueError: the logs are of different runs; names two.
+        ValueError: the logs are of different runs, and names two; or `overlap` is none of these.
     """
     paths = [Path(source) for source in sources if isinstance(source, (str, os.PathLike))]
     logs = [log for path in paths for log in _logs_of(path)]
     files = [source for source in sources if not isinstance(source, (str, os.PathLike))]
     ordered: list[Path | BinaryIO] = [*(in_order(logs) if len(logs) > 1 else logs), *files]
     state = RunState()
-    for log in ordered:
-        state.begin_log()
-        state.add_all(read_records(log))
+    for _ in fold(ordered, state, overlap):
+        pass
     return state
 
 

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from ..logformat.steps import ALL_STEPS, Steps
 from .places import write_whole
-from .steps import ALL_STEPS, Steps
 
 VERSION = 2
 """1: each part of a row was a line of its own."""

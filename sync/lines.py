@@ -18,8 +18,8 @@ from ..logformat.console import ConsoleLine, LineAssembler
 from ..logformat.elapsed import shifted_runtime
 from ..logformat.history import RUNTIME, STEP, Path, is_part, place_of, step_of
 from ..logformat.runstate import row_of
+from ..logformat.steps import ALL_STEPS, StepCounter, Steps
 from .jsontext import compact
-from .steps import ALL_STEPS, StepCounter, Steps
 
 Items = tuple[tuple[Path, ...], list[bytes]]
 

@@ -7,72 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from ..logformat import LogReader, Record, WireError, decode_history
-from ..logformat.history import STEP, place_of, step_of
+from ..logformat.steps import ALL_STEPS, Steps
+from ..logformat.stitch import Opening, StepStitch
 from .cursor import Lines
 from .scan import Facts
-from .steps import ALL_STEPS, Steps
-
-
-@dataclass(frozen=True)
-class Opening:
-    """What a log says before its first row, and the step of that row."""
-
-    first_step: int | None = None
-    """None: it has no rows."""
-    is_known: bool = True
-    """It has its run record; when a log without one began, and whether its steps are the run's, nobody can tell."""
-    goes_on: bool = False
-    """Its writer knew of earlier logs, so that its steps are the run's."""
-    resume: bool = False
-    rewinds: int | None = None
-    """The step of its own run behind which it begins anew."""
-    environment: Any = None
-    """Its first EnvironmentRecord, or None."""
-
-    @property
-    def restarts(self) -> bool:
-        """Whether its steps count from 0 again, so that they have to go behind those of earlier logs."""
-        return self.first_step == 0 and self.is_known and not self.goes_on and self.rewinds is None
-
-
-def opening_of(log: Path) -> Opening:
-    """Read a log up to its first row.
-
-    Raises:
-        OSError: the log cannot be read.
-    """
-    is_known = goes_on = resume = False
-    rewinds = environment = None
-    with log.open("rb", buffering=0) as file:
-        for record in LogReader(file).finish():
-            if not isinstance(record, Record):
-                continue
-            try:
-                if record.kind == "history":
-                    return Opening(_step(record), is_known, goes_on, resume, rewinds, environment)
-                if record.kind == "run":
-                    run = record.message()
-                    is_known, goes_on, resume = True, bool(run.starting_step or run.runtime), run.resume
-                    point = run.branch_point  # on another run it is a fork, whose log is as good as any
-                    if run.HasField("branch_point") and point.run == run.run_id and abs(point.value) < 2**63:
-                        rewinds = int(point.value)
-                elif record.kind == "environment" and environment is None:
-                    environment = record.message()
-            except WireError:
-                continue
-    return Opening(None, is_known, goes_on, resume, rewinds, environment)
-
-
-def _step(record: Record) -> int:
-    """The step of a first row; rows without one count from 0."""
-    paths, values = decode_history(record.body)
-    place = place_of(STEP, paths)
-    step = step_of(values[place]) if place >= 0 else None
-    return step if step is not None else 0
 
 
 @dataclass
@@ -108,11 +47,9 @@ class Stitch:
     def __init__(
         self, openings: Sequence[Opening], start: Start, overlap: str, anchors: Sequence[Place | None] = ()
     ) -> None:
-        self._openings = openings
         self._anchors = [*anchors, *[None] * (len(openings) - len(anchors))]
-        self._overlap = overlap
+        self._steps = StepStitch(openings, overlap, start.highest)
         self._base = start.base
-        self._highest = start.highest
         self.places: list[Place] = []
 
     def begin(self) -> Place:
@@ -120,9 +57,8 @@ class Stitch:
         index = len(self.places)
         anchor = self._anchors[index]
         if anchor is None:
-            opening = self._openings[index]
-            shift = self._highest + 1 if opening.restarts and self._highest is not None else 0
-            anchor = Place(self._base, shift, self._steps(index, shift))
+            steps, shift = self._steps.begin(index)
+            anchor = Place(self._base, shift, steps)
         self.places.append(anchor)
         return anchor
 
@@ -133,31 +69,8 @@ class Stitch:
             return
         place = self.places[index]
         self._base = place.base + facts.lines
-        if facts.highest_step is None:
-            return
-        highest = facts.highest_step + place.step_shift
-        if self._highest is None or self._openings[index].rewinds is not None or self._overlap == "last":
-            self._highest = highest
-        else:
-            self._highest = max(self._highest, highest)
-
-    def _steps(self, index: int, shift: int) -> Steps:
-        """Which steps of a log count, as the log has them."""
-        opening = self._openings[index]
-        if not opening.is_known:
-            return ALL_STEPS
-        above = below = None
-        if self._overlap == "first" and self._highest is not None and opening.rewinds is None and not opening.restarts:
-            above = self._highest - shift
-        # One that starts from 0 again goes behind the others, so it takes nothing from them.
-        behind = (other for other in self._openings[index + 1 :] if other.is_known and not other.restarts)
-        later = [other for other in behind if other.first_step is not None]
-        ends = [other.rewinds + 1 for other in later if other.rewinds is not None]
-        if self._overlap == "last":
-            ends += [other.first_step for other in later if other.first_step is not None]
-        if ends:
-            below = min(ends) - shift
-        return Steps(above, below) if (above, below) != (None, None) else ALL_STEPS
+        highest = facts.highest_step
+        self._steps.end(index, highest if highest is None else highest + place.step_shift)
 
 
 def stitch(

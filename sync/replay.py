@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import astuple
 
+from ..logformat.stitch import Opening
 from . import contact, rewind, runfiles, verdict
 from .alerts import send_alerts
 from .api import RunFields
@@ -23,7 +24,7 @@ from .errors import AuthError, Conflict, Interrupted, OutOfTime, Permanent, Refu
 from .filelane import send_files
 from .kin import check_others
 from .lock import Lock, LockedError
-from .placing import Opening, Stitch, stitch
+from .placing import Stitch, stitch
 from .plan import RunPlan
 from .readings import Reading, ReadLog
 from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict
@@ -178,7 +179,8 @@ class RunReplay:
         work = self.work
         only = self.segments[0] if len(self.segments) == 1 else None
         goes_on = self.context.readings is not None and work.is_young(work.last)
-        if only is not None and only.cursor is None and not (self.context.settings.dry_run or goes_on):
+        behind = self.work.start.highest is not None
+        if only is not None and only.cursor is None and not (self.context.settings.dry_run or goes_on or behind):
             # All rows are going to be read again and sent: they are folded then, and not twice.
             try:
                 self._read_all(fold_rows=False)

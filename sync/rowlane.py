@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..logformat import Batch, LogReader, Record, RunState, WireError, decode_history
+from ..logformat.steps import ALL_STEPS
 from .api import Api, RemoteRun
 from .body import Body
 from .cursor import Cursor, Lines, prefix_hash, row_mark
@@ -29,7 +30,6 @@ from .plainrows import Block, PlainRows, in_blocks
 from .rowfold import RowFold
 from .runfiles import ConsoleFile
 from .scan import Facts, good_records
-from .steps import ALL_STEPS
 
 _SMALLEST_BODY = 64 * 1024
 _LINES = Console.KINDS | {"history", "stats"}  # kinds of records that become lines

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError, decode_history
-from ..logformat.history import STEP, place_of, step_of
+from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError
 from ..logformat.record import Entry
 from ..logformat.runstate import Alert
+from ..logformat.steps import ALL_STEPS, Steps
 from .cursor import Lines
 from .lines import Console
 from .plainrows import Block, PlainRows, in_blocks
-from .steps import ALL_STEPS, StepCounter, Steps
 
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
 _TAIL = 4  # bytes: rows end with their step's number, so those of different steps rarely end alike
@@ -42,7 +41,6 @@ class Facts:
     """History records: each is a row or a part of one, or was not understood."""
     parts: int = 0
     """Those that are further parts of a row."""
-    first_step: int | None = None
     last_step: int | None = None
     highest_step: int | None = None
     runtime_before: float = 0.0
@@ -111,7 +109,7 @@ class Scan:
         word on how many there are.
 
         Rows outside of `steps` are neither counted nor folded, and no line is theirs: `Facts.cut` tells how many they
-        were. The second reading leaves them out too. Summary records are never cut.
+        were, and their summary records say nothing. The second reading leaves them out too.
 
         Args:
             log: the log.
@@ -119,22 +117,20 @@ class Scan:
                 one was read for the last time.
             start_ns: the run's start.
             fold_rows: see above.
-            steps: see above.
+            steps: see above; all of them without `fold_rows`.
         """
         self._log, self._state, self._folds_rows, self._start_ns, self._steps = log, state, fold_rows, start_ns, steps
-        self._counter = StepCounter(steps)
         self._console = Console(start_ns)
         self._reader: LogReader | None = None
         self._end = self._row_records = self._console_lines = 0
-        self._first_step: int | None = None
         self._guess = _Guess()
         self._plain = PlainRows(0, folds=True)
-        self._rows_before, self._parts_before = state.row_count, state.part_count
+        self._rows_before, self._parts_before, self._cut_before = state.row_count, state.part_count, state.cut_count
         self._samples_before, self._gaps_before = state.sample_count, len(state.gaps)
         self._lists_before = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
         self._files_before, self._files = state.files, dict[str, str]()
         state.exit_code, state.last_step, state.highest_step, state.preempting = None, None, None, False
-        state.begin_log()
+        state.begin_log(steps)
 
     def read(self, *, young: bool) -> Facts:
         """What the log holds by now. `young` says that its writer may still be alive.
@@ -162,7 +158,6 @@ class Scan:
 
     def _take(self, reader: LogReader) -> None:
         """Take in what came since the last time."""
-        passes_rows = not self._folds_rows and self._steps == ALL_STEPS
         for batch in reader.poll_batches():
             if isinstance(batch, Gap):
                 self._state.add(batch)
@@ -172,10 +167,10 @@ class Scan:
                 for record in batch.records():
                     self.take_record(record)
             else:
-                entries = self._guess.others(batch.entries) if passes_rows else batch.entries
+                entries = batch.entries if self._folds_rows else self._guess.others(batch.entries)
                 in_blocks(batch, entries, self._plain, self)
-        if passes_rows:
-            self._row_records, self._first_step = self._guess.rows, self._guess.first_step
+        if not self._folds_rows:
+            self._row_records = self._guess.rows
 
     def begin_block(self, plain: PlainRows) -> bool:
         """Start a block of plain rows; False if the next row has to be folded by itself."""
@@ -187,18 +182,12 @@ class Scan:
         """Fold a block of plain rows."""
         block.fold(self._state)
         self._row_records += len(block.steps)
-        if self._first_step is None:
-            self._first_step = int(block.steps[0])
 
     def take_record(self, record: Record) -> None:
         """Take in one record."""
         kind, body = record.kind, record.body
         if kind == "history":
             self._row_records += 1
-            if self._steps != ALL_STEPS and _is_cut(body, self._counter):
-                return
-            if self._first_step is None:
-                self._first_step = _step_of(body)
         if self._folds_rows or kind not in ("history", "summary"):
             self._state.add(record)
         elif kind == "history":
@@ -223,7 +212,6 @@ class Scan:
             ),
             row_records=self._row_records,
             parts=self._guess.parts + state.part_count - self._parts_before,
-            first_step=self._first_step,
             last_step=state.last_step,
             highest_step=state.highest_step,
             runtime_before=state.elapsed.before,
@@ -236,7 +224,7 @@ class Scan:
             used_artifacts=state.used_artifacts[used_artifacts:],
             alerts=state.alerts[alerts:],
             steps=self._steps,
-            cut=self._counter.cut,
+            cut=state.cut_count - self._cut_before,
         )
 
 
@@ -271,8 +259,6 @@ class _Guess:
         """History records."""
         self.parts = 0
         """Those that look like further parts of a row."""
-        self.first_step: int | None = None
-        """Of the first of them that has one."""
         self._before = b""
 
     def others(self, entries: list[Entry]) -> list[Entry]:
@@ -289,8 +275,6 @@ class _Guess:
     def add(self, body: bytes) -> None:
         """Count a history record."""
         self.rows += 1
-        if self.first_step is None:
-            self.first_step = _step_of(body)
         tail, before = body[-_TAIL:], self._before
         if before and (tail == before[-_TAIL:] or tail[-2:] == _STEP_0):
             self.parts += _glance(body) == _glance(before) != b""
@@ -303,23 +287,6 @@ def _glance(body: bytes) -> bytes:
     if at < len(_STEP_KEY) or at >= len(body):
         return b""
     return body[at + 1 : at + 1 + body[at]]
-
-
-def _is_cut(body: bytes, counter: StepCounter) -> bool:
-    try:
-        paths, values = decode_history(body)
-    except WireError:
-        return False
-    place = place_of(STEP, paths)
-    return not counter.keeps(values[place] if place >= 0 else None)
-
-
-def _step_of(body: bytes) -> int | None:
-    try:
-        paths, values = decode_history(body)
-    except WireError:
-        return None
-    return step_of(values[paths.index(STEP)]) if STEP in paths else None
 
 
 def _count_console(console: Console, record: Record) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..logformat.stitch import Opening, opening_of
 from .cursor import Cursor, Target, load, matches
 from .places import Places
-from .placing import Opening, Place, opening_of
+from .placing import Place
 from .plan import LogHead
 from .scan import Facts
 
@@ -35,7 +36,8 @@ class Segment:
             OSError: the log cannot be read.
         """
         if self._opening is None:
-            self._opening = opening_of(self.head.path)
+            with self.head.path.open("rb", buffering=0) as file:
+                self._opening = opening_of(file)
         return self._opening
 
     @property

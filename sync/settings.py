@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
-from ..logformat import valid_run_id
+from ..logformat import stitch, valid_run_id
 from .body import FULL_BODY
 from .credentials import origin_of
 from .errors import UsageError
@@ -20,7 +20,7 @@ DEFAULT_BASE_URL = "https://api.wandb.ai"
 DEFAULT_JOBS = 8
 MAX_JOBS = 32
 """More runs at a time than the default pay where answers are slow: each waits for its own."""
-OVERLAPS = ("last", "first", "both")
+OVERLAPS = stitch.OVERLAPS
 STATES = ("finished", "failed", "crashed", "running")
 """How a run may stand: its exit record says 0, or another code; it has none, and is gone, or goes on."""
 

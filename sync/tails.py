@@ -9,11 +9,11 @@ from typing import Any
 
 from ..logformat import WireError, decode_history
 from ..logformat.history import STEP, TIMESTAMP, place_of, step_of
+from ..logformat.steps import ALL_STEPS, Steps
 from .api import ResumeStatus
 from .lines import Rows
 from .scan import Facts, good_records
 from .segment import Segment
-from .steps import ALL_STEPS, Steps
 
 
 def row_of(text: str) -> dict[str, Any]:

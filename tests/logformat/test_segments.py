@@ -106,3 +106,58 @@ def test_a_log_without_a_run_record_has_no_siblings(run, tmp_path):
 
     assert siblings(bare) == [bare]
     assert siblings(run[0]) == list(run)
+
+
+def history(log):
+    return [(row["_step"], row["loss"]) for row in log.rows]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "rows", "least", "cut"),
+    [
+        ("last", [(0, 5), (1, 4), (2, 9), (3, 8)], 4, 2),
+        ("first", [(0, 5), (1, 4), (2, 1), (3, 2)], 1, 2),
+        ("both", [(0, 5), (1, 4), (2, 1), (3, 2), (2, 9), (3, 8)], 1, 0),
+    ],
+)
+def test_steps_that_two_logs_have_count_once(tmp_path, overlap, rows, least, cut):
+    """By the policy, as a sync has it; the minimum and the count are those of the rows that count."""
+    first = segment(tmp_path, "run-20261130_142500-r1-1", 100, [5, 4, 1, 2])
+    second = segment(tmp_path, "run-20261130_142600-r1", 160, [9, 8], step=2)
+
+    state = load(second, first, overlap=overlap)
+
+    assert history(state) == rows
+    assert (state.summary["loss"]["min"], state.row_count, state.cut_count) == (least, len(rows), cut)
+    assert (state.last_step, state.highest_step) == (3, 3)
+    files = [io.BytesIO(log.read_bytes()) for log in (first, second)]
+    assert history(load(*files, overlap=overlap)) == rows
+
+
+def test_a_log_that_counts_from_0_again_goes_behind(tmp_path):
+    """As resumed ones of the peer do; its summary has the step that the run has."""
+    first = segment(tmp_path, "run-20261130_142500-r1-1", 100, [5, 4])
+    second = segment(tmp_path, "run-20261130_142600-r1", 160, [9, 8])
+
+    state = load(first, second)
+
+    assert history(state) == [(0, 5), (1, 4), (2, 9), (3, 8)]
+    assert (state.last_step, state.highest_step, state.summary["_step"]) == (3, 3, 3)
+
+
+def test_an_open_file_that_cannot_be_read_twice_is_read_as_it_is(tmp_path):
+    """A pipe has no second look: all of its rows count, as logged."""
+
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+    logs = [segment(tmp_path, f"run-20261130_14250{n}-r1", 100 + n, [n]) for n in (1, 2)]
+
+    assert history(load(*(Pipe(log.read_bytes()) for log in logs))) == [(0, 1), (0, 2)]
+
+
+def test_an_unknown_policy(run):
+    """Named with those that there are."""
+    with pytest.raises(ValueError, match="one of last, first, both, not 'best'"):
+        load(*run, overlap="best")

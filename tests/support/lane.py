@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from runferry.logformat import RunState
+from runferry.logformat.steps import ALL_STEPS, Steps
 from runferry.sync.api import RemoteRun
 from runferry.sync.cursor import Cursor, Lines, Target
 from runferry.sync.rowlane import LastWord, RowLane
 from runferry.sync.runfiles import ConsoleFile
 from runferry.sync.scan import Facts, scan
-from runferry.sync.steps import ALL_STEPS, Steps
 
 
 class Bodies:

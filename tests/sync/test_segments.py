@@ -360,3 +360,59 @@ def test_an_unknown_policy() -> None:
     """It is a usage error, before anything is sent."""
     with pytest.raises(UsageError, match="overlap: one of last, first, both"):
         SyncSettings(overlap="newest")
+
+
+@pytest.mark.parametrize("overlap", list(ROWS))
+def test_a_reader_sees_what_the_server_holds(rig: Rig, overlap: str) -> None:
+    """Rows, their steps and times, the summary: `load` of the logs agrees with a sync of them, under each policy."""
+    found = [segment(rig, name) for name in NAMES]
+
+    rig.sync(overlap=overlap)
+    state = load(*found, overlap=overlap)
+
+    there = rig.backend.runs[RUN]
+    assert [(row["_step"], row["who"]) for row in state.rows] == [(row["_step"], row["who"]) for row in there.rows]
+    assert state.summary["_step"] == there.summary["_step"]
+    assert state.summary["who"] == there.summary["who"]
+    assert state.cut_count == (0 if overlap == "both" else 40)
+
+
+def announced(step: int, **values: Any) -> list[Any]:
+    """A row as the peer writes it: a summary record with the same items, then the row."""
+    items = {**values, "_step": step}
+    return [logs.summary_record(items), logs.row(None, items)]
+
+
+def test_summary_records_of_rows_that_were_replaced_say_nothing(rig: Rig) -> None:
+    """A key that only replaced rows had is not in the summary, nor is a minimum of theirs; what a user set stays."""
+    metric = logs.messages.Record(
+        metric=logs.messages.MetricRecord(name="loss", summary=logs.messages.MetricSummary(min=True))
+    )
+    first = [metric]
+    for step in range(6):
+        values = {"loss": 10 - step, **({"only": step} if step == 4 else {})}
+        summary = {**values, "loss": {"min": 10 - step}, "_step": step}
+        first += [logs.summary_record(summary), logs.row(None, {**values, "_step": step})]
+    segment(rig, "A", (0, 0), more=[*first, logs.summary_record({"mine": 1})])
+    segment(rig, "B", (3, 2), more=announced(3, other=1))
+
+    rig.sync()
+
+    there = rig.backend.runs[RUN]
+    assert [row["_step"] for row in there.rows] == [0, 1, 2, 3, 4]
+    assert there.summary["loss"] == {"min": 8}
+    assert there.summary["mine"] == 1
+    assert "only" not in there.summary
+    assert load(rig.folder).summary["loss"] == {"min": 8}
+
+
+def test_rows_without_steps_go_behind_those_of_earlier_logs(rig: Rig) -> None:
+    """They count from 0 in each log, so the second log's are shifted; the summary names the last one."""
+    segment(rig, "A", (0, 0), more=[logs.row(None, {"n": n}) for n in range(3)])
+    segment(rig, "B", (0, 0), more=[logs.row(None, {"n": n}) for n in range(3, 5)])
+
+    rig.sync()
+
+    there = rig.backend.runs[RUN]
+    assert [(row["n"], row["_step"]) for row in there.rows] == [(n, n) for n in range(5)]
+    assert there.summary["_step"] == 4

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runferry.sync.steps import Steps
+from runferry.logformat.steps import Steps
 from support import logs
 from support.lane import fresh, read, sent
 
@@ -32,17 +32,15 @@ def test_both_bounds_lie_outside(steps: Steps, kept: list[int]) -> None:
     assert [step for step in range(5) if steps.keep(step)] == kept
 
 
-@pytest.mark.parametrize("fold_rows", [True, False])
-def test_rows_that_are_cut_are_not_there(tmp_path: Path, fold_rows: bool) -> None:
+def test_rows_that_are_cut_are_not_there(tmp_path: Path) -> None:
     """Counts, steps, fold and lines are those of the rows that count; lines are numbered without the others, steps shifted."""
     log = tmp_path / "run-x.wandb"
     logs.make_log(log, logs.run_record("x"), *(row(step, step * 10) for step in range(100)), logs.exit_record())
 
-    facts, state = read(log, Steps(19, 60), fold_rows=fold_rows)
-    bodies = sent(facts, fresh(1000), None if fold_rows else state, body_bytes=300)
+    facts, state = read(log, Steps(19, 60))
+    bodies = sent(facts, fresh(1000), body_bytes=300)
 
     assert (facts.lines.history, facts.cut, facts.row_records) == (40, 60, 100)
-    assert facts.first_step == 20
     assert (state.row_count, state.last_step, state.summary["n"]) == (40, 59, 590)
     assert bodies.rows() == [{"n": step * 10, "_step": step + 1000} for step in range(20, 60)]
     counts = [len(files["wandb-history.jsonl"]["content"]) for files in bodies.taken]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..logformat.history import is_part, step_of
+from .history import is_part, step_of
 
 
 @dataclass(frozen=True)
