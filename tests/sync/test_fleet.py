@@ -148,6 +148,19 @@ def test_a_preview_heeds_overrides_and_filters(rig: Rig) -> None:
     assert (len(preview(rig.folder, at).runs), preview(rig.folder, at).left_out) == (2, {"min_rows": 2})
     assert {(run.todo.value, run.project) for run in preview(rig.folder, elsewhere).runs} == {("all", "other")}
     assert {run.todo.value for run in preview(rig.folder, retagged).runs} == {"rest"}
+    again = SyncSettings(base_url="http://backend.test", state_dir=rig.state, include_synced=True)
+    assert {run.todo.value for run in preview(rig.folder, again).runs} == {"all"}
+
+
+def test_a_preview_knows_of_the_logs_that_join_in(rig: Rig) -> None:
+    """Named alone, a log of a run that was sent before is shown with the others of that run, as a sync takes it."""
+    first = rig.run(rows=2)
+    second = rig.run(rows=2, prefix="run-20260921_150000", start=logs.START_S + 100, resume=True)
+    at = SyncSettings(base_url="http://backend.test", state_dir=rig.state)
+    assert [run.logs for run in preview(second, at).runs] == [(str(second),)]
+    rig.sync()
+
+    assert [run.logs for run in preview(second, at).runs] == [(str(first), str(second))]
 
 
 def test_copies_of_a_run_that_goes_on_are_synced_as_it_grows(rig: Rig, tmp_path: Path) -> None:
@@ -282,6 +295,9 @@ def test_an_interrupt_at_any_line_loses_no_run(rig: Rig, at: int) -> None:
     assert len({run.log for run in report.runs}) == len(report.runs)
     assert len(report.runs) + sum(report.left_out.values()) == 6
     assert report.interrupted
+    # What was done is told as done, but for one that was just being handed to a worker.
+    done = {name for name, run in rig.backend.runs.items() if run.complete}
+    assert len(done - {run.run for run in report.runs if run.verdict is Verdict.SYNCED}) <= 1
 
 
 def lines_of_loop() -> range:
