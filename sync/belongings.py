@@ -73,11 +73,10 @@ def _is_of_writer(name: str, log_name: str) -> bool:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Everything below a folder; links and other file systems are not entered."""
-    device = folder.lstat().st_dev
+    """Everything below a folder, each folder before what is in it; links are not entered."""
     for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names are all that is needed
         path = folder / name
         status = path.lstat()
         yield path, status
-        if stat.S_ISDIR(status.st_mode) and status.st_dev == device:
+        if stat.S_ISDIR(status.st_mode):
             yield from _walk(path)

@@ -94,6 +94,7 @@ def test_latest_run_of_another_run_stays(rig: Rig) -> None:
         (lambda log: logs.make_log(log, logs.row(9), append=True), "changed since"),
         (lambda log: log.write_bytes(log.read_bytes()[:-1] + b"x"), "not the one that was sent"),
         (lambda log: (log.parent / "files" / "saved.txt").write_text("changed meanwhile"), "saved.txt has changed"),
+        (lambda log: (log.parent / "files" / "saved.txt").write_text("SAVED"), "saved.txt has changed"),
         (lambda log: (log.parent / "files" / "notes.txt").write_text("never sent"), "notes.txt was never sent"),
         (lambda log: shutil.copy(log, log.with_name("run-other.wandb")), "another log in its directory"),
         (lambda log: edit(log, sent=0, offset=0, prefix=prefix_hash(BytesIO(), 0)), "changed since"),
@@ -188,6 +189,17 @@ def test_a_run_whose_other_logs_lie_elsewhere_is_kept(rig: Rig, tmp_path: Path) 
 
     assert "the run had 2 logs, and 1 of them are here" in cleaner(rig).look([second])[0].reason
     assert [item.reason for item in cleaner(rig).look([first, second])] == [""]
+
+
+def test_logs_that_were_sent_to_different_places_are_kept(rig: Rig) -> None:
+    """Neither place has the whole run."""
+    first = rig.run(start=logs.START_S, exit_code=None)
+    second = rig.run(start=logs.START_S + 1000, prefix="run-20260921_150000")
+    rig.sync(first, second)
+    document = json.loads(cursor(first).read_text())
+    cursor(first).write_text(json.dumps({**document, "project": "elsewhere"}))
+
+    assert reason(rig) == "its logs were not sent to the same run"
 
 
 def test_a_run_whose_writer_is_there_is_kept(rig: Rig) -> None:
