@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .text import plain_json, printable, stale_after_option
+from .text import clip, plain_json, printable, stale_after_option
 
 if TYPE_CHECKING:
     from ..sync.compare import Verification
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--remote", is_flag=True, help="Compare with the server.")
-@click.option("--deep", is_flag=True, help="With --remote: the step of every row, not only how many there are.")
+@click.option("--deep", is_flag=True, help="With --remote: step and values of every row, not only how many there are.")
 @click.option("-p", "--project", help="With --remote, as for sync.")
 @click.option("-e", "--entity", help="With --remote, as for sync.")
 @click.option("--id", "run_id", help="With --remote, as for sync.")
@@ -103,7 +103,8 @@ def _remote(
 
     def news(event: Event) -> None:
         if isinstance(event, (Paused, Retrying)):
-            click.echo(f"waiting {event.wait:.1f} s before {event.what}: {event.reason}", err=True)
+            reason = printable(clip(event.reason, 200))
+            click.echo(f"waiting {event.wait:.1f} s before {printable(event.what)}: {reason}", err=True)
 
     try:
         settings = SyncSettings(base_url=base_url or find_base_url(), **options)

@@ -521,3 +521,15 @@ def test_the_public_face_compares(folder: Path, server: Server, monkeypatch: pyt
 
     assert runferry.verify([log]).exit_code == 0
     assert callable(runferry.sync)
+
+
+def test_waits_are_told_without_what_a_terminal_obeys(folder: Path, server: Server) -> None:
+    """A server's words in the news are shown and not obeyed, and a page is cut."""
+    log = logs.simple_run(folder, run_id="waits", rows=1)
+    fault = {"action": "status", "status": 503, "body": "\x1b[2J\nno" + "x" * 400, "path": "/graphql", "nth": 1}
+    server.set_faults([fault])
+    done = run(server, "verify", "--remote", "--retry-for", "30", log)
+
+    (wait,) = [line for line in done.stderr.splitlines() if line.startswith("waiting ")]
+    assert wait.isprintable()
+    assert len(wait) < 300
