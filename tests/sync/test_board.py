@@ -51,6 +51,14 @@ def test_a_watch_adds_up_its_passes(board: Board) -> None:
     assert (board.sent, board.active, board.counts()) == (30, {}, {"synced": 1})
 
 
+def test_totals_that_are_told_again_count_once(board: Board) -> None:
+    """A watch tells how many rows and files of a log it has sent in all, each time: without progress between, too."""
+    board(done("a", Verdict.LIVE, rows=10, rows_sent=10, files_sent=2))
+    board(done("a", Verdict.LIVE, rows=30, rows_sent=30, files_sent=5))
+
+    assert (board.sent, board.files_sent) == (30, 5)
+
+
 def test_a_wait_ends_by_itself_or_with_progress(board: Board, clock: FakeClock) -> None:
     """What waits is listed until its time is over, or until its run goes on."""
     board(started("a"))
