@@ -88,6 +88,15 @@ def test_an_interrupted_fleet_reports_every_run(rig: Rig) -> None:
     assert all(run.try_again for run in report.runs if run.verdict is not Verdict.SYNCED)
 
 
+def test_a_server_is_asked_once_what_it_can_do(rig: Rig) -> None:
+    """However many runs ask at the same time."""
+    for number in range(6):
+        rig.run(run_id=f"r{number}", rows=1)
+    rig.sync(jobs=3)
+
+    assert rig.backend.operations().count("ServerFeaturesQuery") == 1
+
+
 def test_two_syncs_share_a_tree(rig: Rig) -> None:
     """Both go through all runs at the same time: each run is synced once, and skipped, to be tried again, by who comes second."""
     rig.clock = SystemClock()  # type: ignore[assignment]  # a lock that is just being written is judged by its file's time

@@ -98,6 +98,14 @@ def test_the_config_keeps_what_is_empty_and_what_is_no_number(tmp_path: Any) -> 
     assert config_tree(no_object)["_wandb"] == {"value": {"t": {"3": [4]}, "m": []}}
 
 
+def test_an_environment_without_a_writer_stands_under_the_runs_id(tmp_path: Any) -> None:
+    """Logs of older writers name none; a place without a name would be no place for a server."""
+    state = state_of(tmp_path, logs.run_record("a"), logs.environment_record(writer_id="", host="h"))
+    environments = config_tree(state)["_wandb"]["value"]["e"]
+
+    assert {writer: tree["host"] for writer, tree in environments.items()} == {"a": "h"}
+
+
 @pytest.mark.parametrize(
     ("time_ns", "text"),
     [
