@@ -77,17 +77,25 @@ def check(work: RunWork, *, following: bool) -> None:
     first = work.segments[0]
     if first.cursor is None and not work.anchors:
         _check_room(work, next(segment for segment in work.segments if segment.cursor is not None))
-    if following or work.anchors or not any(cursor.reached for cursor in known):
+    if following or not any(cursor.reached or cursor.sent.events for cursor in known):
+        return
+    if work.anchors and len(known) < len(work.segments):  # what goes behind others has asked already
         return
     status = work.status = ask(work.context.api, work.plan)
     if status is None:  # the announcement makes it anew, and says so
+        return
+    _check_samples(work, status, known)
+    tail = status.history_tail[-1] if status.history_tail else ""
+    mark = row_mark(tail)
+    if work.anchors:  # lines of logs that are not here cannot be filled again, nor counted
+        ends = [cursor for cursor in known if cursor.base.history + cursor.sent.history == status.history_lines]
+        if not any(mark == cursor.last_row or not cursor.sent.history for cursor in ends):
+            _check_tail(work, tail)
         return
     if status.history_lines == 0:
         for cursor in known:
             cursor.start_again()
         return
-    tail = status.history_tail[-1] if status.history_tail else ""
-    mark = row_mark(tail)
     for cursor in known:
         cursor.reach = max(cursor.reach, status.history_lines)
         end = cursor.base.history + cursor.sent.history
@@ -98,12 +106,35 @@ def check(work: RunWork, *, following: bool) -> None:
             return
         if end > status.history_lines:  # what it acknowledged it may yet be counting, or it has lost it
             cursor.start_again()
+    _check_tail(work, tail)
+
+
+def _check_tail(work: RunWork, tail: str) -> None:
+    """See that the last row at the server is of one of these logs."""
     if tail and not any(tails.holds(segment.found, tails.row_of(tail)) for segment in work.segments):
         raise Refused(
             f"the run {work.plan.run_id} at the server ends in a row that is not of these logs: others have written to it, "
             "or it was deleted and made again; sync all logs of the run in one command, or send this one as "
             "another run (--id NEW)"
         )
+
+
+def _check_samples(work: RunWork, status: ResumeStatus, known: list[Cursor]) -> None:
+    """See that samples behind those that were acknowledged are of these logs: a log may have no rows that tell it."""
+    if (
+        status.events_lines <= max(cursor.base.events + cursor.sent.events for cursor in known)
+        or not status.events_tail
+    ):
+        return
+    time = tails.row_of(status.events_tail[-1]).get("_timestamp")
+    if not isinstance(time, (int, float)) or any(
+        tails.log_samples(segment.head.path, time) for segment in work.segments
+    ):
+        return
+    raise Refused(
+        f"the run {work.plan.run_id} at the server ends in a sample that is not of these logs: others have written to it; "
+        "sync all logs of the run in one command, or send this one as another run (--id NEW)"
+    )
 
 
 # -- nothing was sent from here -------------------------------------------------------------------------------------------
@@ -130,8 +161,8 @@ def _begin(work: RunWork) -> None:
     _go_behind(work, status, first)
 
 
-def _go_behind(work: RunWork, status: ResumeStatus, first: Segment) -> None:
-    """Let the logs from `first` on go behind what the server holds.
+def _go_behind(work: RunWork, status: ResumeStatus, first: Segment, floor: Lines | None = None) -> None:
+    """Let the logs from `first` on go behind what the server holds, and behind `floor`: lines that it may not have counted yet.
 
     Raises:
         Refused: neither steps nor time say that they are later.
@@ -139,8 +170,13 @@ def _go_behind(work: RunWork, status: ResumeStatus, first: Segment) -> None:
     tail = tails.row_of(status.history_tail[-1]) if status.history_tail else {}
     steps = [step for step in (tail.get("_step"), status.summary.get("_step")) if isinstance(step, int)]
     highest = steps[0] if steps else None
+    floor = floor or Lines()
     work.start = Start(
-        Lines(status.history_lines, status.events_lines, status.console_lines),
+        Lines(
+            status.history_lines,
+            max(status.events_lines, floor.events),
+            max(status.console_lines, floor.console),
+        ),
         highest if status.history_lines else None,
         tails.runtime_of(status),
         row_mark(status.history_tail[-1]) if status.history_tail else "",
@@ -182,7 +218,14 @@ def _check_first(work: RunWork) -> None:
         _note_what_stays(work, status)
         return
     ours = bool(tail) and any(tails.holds(fact, tail) for fact in facts)
-    if lines <= rows and (ours or is_our_writer(status, work.segments)):
+    first = work.segments[0]
+    if ours and (first.head.resume or first.opening.rewinds is not None):
+        raise Refused(
+            f"the server holds {lines} rows for run {work.plan.run_id}, the last of them of this log, and others before its "
+            f"own that are of logs that are not here: sync all logs of the run in one command, or {_OTHER_ID}"
+        )
+    # A row that has a time is known wherever it is: one that is not found is of another log, or of a newer copy of this one.
+    if lines <= rows and (ours or ("_timestamp" not in tail and is_our_writer(status, work.segments))):
         _note_what_stays(work, status)
         return  # all lines are written again: those that are there were of these logs in another arrangement
     if ours:
@@ -192,7 +235,8 @@ def _check_first(work: RunWork) -> None:
         )
     if lines:
         raise Refused(
-            f"the server already holds {lines} rows for run {work.plan.run_id} that are not those of this log; {_OTHER_ID}"
+            f"the server already holds {lines} rows for run {work.plan.run_id} that are not those of this log: sync it together "
+            f"with the logs (or the newer copy) that they are from, {_OTHER_ID}"
         )
 
 
@@ -263,7 +307,19 @@ def _go_on_without(work: RunWork, gone: set[int]) -> None:
         work.status = ask(work.context.api, work.plan)
         if work.status is None:
             raise Refused(f"the server has lost run {work.plan.run_id}, and some of its logs are not here any more")
-        _go_behind(work, work.status, fresh)
+        placed = [segment.cursor for segment in work.segments if segment.cursor is not None]
+        floor = Lines(
+            max(cursor.reached for cursor in placed),
+            max(cursor.base.events + cursor.sent.events for cursor in placed),
+            max(cursor.base.console + cursor.sent.console for cursor in placed),
+        )
+        if work.status.history_lines < floor.history:
+            raise Refused(
+                f"the server counts {work.status.history_lines} rows of run {work.plan.run_id}, of which it acknowledged "
+                f"{floor.history}: it counts late, or has lost some, which only a sync of all logs in one command brings back",
+                try_again=True,
+            )
+        _go_behind(work, work.status, fresh, floor)
         work.inherited = inherited if inherited.config else work.inherited
 
 

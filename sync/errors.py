@@ -81,7 +81,11 @@ class NoCredentials(SyncError):  # noqa: N818 - what it is, not that it is an er
 
 
 class Refused(SyncError):  # noqa: N818 - what it is, not that it is an error
-    """Sending could overwrite or duplicate rows of another log, so nothing was sent."""
+    """Sending could overwrite or duplicate rows of another log, so nothing was sent. `try_again`: time may mend it."""
+
+    def __init__(self, message: str, *, try_again: bool = False) -> None:
+        super().__init__(message)
+        self.try_again = try_again
 
 
 class UsageError(SyncError):

@@ -87,6 +87,8 @@ class RunReplay:
                 else ""
             )
             return verdict.failed(work, f"{error}{gone}")
+        except Refused as error:
+            return verdict.failed(work, str(error), try_again=error.try_again)
         except SyncError as error:
             return verdict.failed(work, str(error))
         except OSError as error:

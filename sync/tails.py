@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 from ..logformat import WireError, decode_history
 from ..logformat.history import STEP, TIMESTAMP, place_of, step_of
+from ..logformat.runstate import nanoseconds
 from ..logformat.steps import ALL_STEPS, Steps
 from .api import ResumeStatus
 from .lines import Rows
 from .scan import Facts, good_records
 from .segment import Segment
+
+_MICROSECOND = 1e-6
 
 
 def row_of(text: str) -> dict[str, Any]:
@@ -57,6 +61,22 @@ def log_holds(log: Path, row: dict[str, Any]) -> bool:
         OSError: the log cannot be read.
     """
     return any(_is(row, found, None) for _, _, found in _records(log, ALL_STEPS))
+
+
+def log_samples(log: Path, time: float) -> bool:
+    """Whether a log has a sample of this time, epoch seconds to the microsecond.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    with log.open("rb", buffering=0) as file:
+        for record in good_records(file):
+            if record.kind != "stats":
+                continue
+            with contextlib.suppress(WireError):
+                if abs(nanoseconds(record.message().timestamp) / 1e9 - time) < _MICROSECOND:
+                    return True
+    return False
 
 
 def _records(log: Path, steps: Steps) -> Iterator[tuple[int, int, dict[str, bytes]]]:

@@ -164,11 +164,13 @@ class FakeBackend(FakeArtifacts):
             return {"model": {"bucket": None}}
         history = run.lines["history"]
         tail = [history[max(history)]] if history else []
+        events = run.lines["events"]
         bucket = {
             "historyLineCount": len(history),
             "eventsLineCount": len(run.lines["events"]),
             "logLineCount": len(run.lines["console"]),
             "historyTail": json.dumps(tail),
+            "eventsTail": json.dumps([events[max(events)]] if events else []),
             "config": run.variables["config"],
             "summaryMetrics": json.dumps(run.summary or {}),
             "tags": run.variables.get("tags"),

@@ -357,3 +357,125 @@ def test_preempting_and_later_run_records_arrive(rig: Rig) -> None:
     assert said == {"displayName": "late name", "tags": ["x", "y"], "notes": "late"}
     assert any(body.get("preempting") for body in rig.backend.bodies())
     assert run.exit_code == 143
+
+
+def test_an_older_copy_of_a_log_overwrites_nothing(rig: Rig, tmp_path: Path) -> None:
+    """The server has rows of the log that the copy lacks; a later log beside the copy would be written over them."""
+    log = segment(rig, "A", more=[environment("A")])
+    rig.sync(log)
+    shutil.rmtree(log.parent)
+    old = segment(rig, "A", (0, 50), exit_code=None, more=[environment("A")])
+    later = segment(rig, "B", (100, 60))
+
+    for paths in ([old], [old, later]):
+        report = rig.sync(*paths)
+
+        assert {run.verdict for run in report.runs} == {Verdict.FAILED}
+        assert held(rig)["rows"] == [("A", 0, 99)]
+
+
+def test_a_lost_cursor_of_a_log_that_was_sent_in_part_behind_others(rig: Rig) -> None:
+    """Its last row is there, behind rows of logs that are not here: to begin at line 0 would write over those."""
+    elsewhere(rig, "A", span=(0, 10))
+    log = segment(rig, "B", (10, 5), exit_code=None)
+    rig.sync(log)
+    cursor(log).unlink()
+    marker(log).unlink()
+    rows = [row(step, step - 10.0, start_of("B"), who="B") for step in range(15, 60)]
+    logs.make_log(log, *rows, append=True)
+    rig.settle(log, 3600)
+
+    report = rig.sync(log)
+
+    assert rig.only(report).verdict is Verdict.FAILED
+    assert held(rig)["rows"] == [("A", 0, 9), ("B", 10, 14)]
+
+
+def test_a_server_that_counts_behind_gives_no_place(rig: Rig) -> None:
+    """A new log goes behind rows that were acknowledged, not behind those that the server has counted so far."""
+    segment(rig, "A")
+    middle = segment(rig, "B")
+    rig.sync()
+    shutil.rmtree(rig.folder / f"run-20260921_141320-{RUN}")
+    segment(rig, "C")
+    status = rig.backend._on_runresumestatus
+
+    def lagging(variables: dict[str, Any]) -> Any:
+        found = status(variables)
+        found["model"]["bucket"]["historyLineCount"] -= 30
+        return found
+
+    rig.backend._on_runresumestatus = lagging  # type: ignore[method-assign]
+    report = rig.sync()
+
+    assert held(rig)["rows"] == [("A", 0, 59), ("B", 60, 159)]
+    assert report.exit_code == 75, [run.reason for run in report.runs]
+    rig.backend._on_runresumestatus = status  # type: ignore[method-assign]
+    assert rig.sync().exit_code == 0
+    assert held(rig)["rows"] == [("A", 0, 59), ("B", 60, 159), ("C", 160, 199)]
+    assert middle.exists()
+
+
+def test_samples_that_another_machine_sent_are_not_overwritten(rig: Rig) -> None:
+    """A log without rows went behind this one from elsewhere; when this one grows, its samples would take those lines."""
+    log = segment(rig, "A", exit_code=None)
+    rig.sync(log)
+    kept = cursor(log).read_bytes()
+    other = segment(rig, "B", (0, 0), exit_code=None)
+    moved = rig.folder.parent / "elsewhere" / other.parent.name
+    moved.parent.mkdir()
+    shutil.move(other.parent, moved)
+    assert rig.sync(moved).exit_code == 0
+    before = held(rig)["samples"]
+    assert cursor(log).read_bytes() == kept
+    logs.make_log(log, row(100, 101.0, start_of("A"), who="A"), logs.sample(101, start=start_of("A")), append=True)
+    rig.settle(log, 3600)
+
+    report = rig.sync(log)
+
+    assert rig.only(report).verdict is Verdict.FAILED, rig.only(report).reason
+    assert held(rig)["samples"] == before
+
+
+def grow(rig: Rig, log: Path, name: str, step: int) -> None:
+    """One more row, behind all that the log has."""
+    logs.make_log(log, row(step, 200.0, start_of(name), who=name), append=True)
+    rig.settle(log, 3600)
+
+
+def test_a_log_that_grows_behind_one_that_is_gone_overwrites_nothing(rig: Rig) -> None:
+    """Another machine has put a later log behind it meanwhile, whose rows lie where its own would go."""
+    elsewhere(rig, "A", span=(0, 60))
+    log = segment(rig, "B", (60, 10), exit_code=None)
+    first = segment(rig, "A", (0, 60))
+    rig.sync(first, log)
+    shutil.rmtree(first.parent)
+    grow(rig, log, "B", 70)
+    assert rig.only(rig.sync(log)).verdict is Verdict.SYNCED
+    other = segment(rig, "C", (71, 5))
+    moved = rig.folder.parent / "elsewhere" / other.parent.name
+    moved.parent.mkdir()
+    shutil.move(other.parent, moved)
+    rig.sync(moved)
+    there = held(rig)["rows"]
+    assert there == [("A", 0, 59), ("B", 60, 70), ("C", 71, 75)]
+    grow(rig, log, "B", 71)
+
+    report = rig.sync(log)
+
+    assert rig.only(report).verdict is Verdict.FAILED
+    assert "others have written to it" in rig.only(report).reason
+    assert held(rig)["rows"] == there
+
+
+def test_the_first_row_of_a_log_behind_one_that_is_gone(rig: Rig) -> None:
+    """The last row at the server is of the log that is gone, as it was when this one was placed."""
+    first, log = segment(rig, "A"), segment(rig, "B", (0, 0), exit_code=None)
+    rig.sync()
+    shutil.rmtree(first.parent)
+    grow(rig, log, "B", 100)
+
+    report = rig.sync(log)
+
+    assert rig.only(report).verdict is Verdict.SYNCED, rig.only(report).reason
+    assert held(rig)["rows"] == [("A", 0, 99), ("B", 100, 100)]
