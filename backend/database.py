@@ -143,6 +143,7 @@ def connect(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     db.execute("PRAGMA journal_size_limit=67108864")
+    db.execute("PRAGMA wal_autocheckpoint=4000")  # pages, 16 MB: what many small commits change again is written back once
     return db
 
 
@@ -154,6 +155,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     """
     db = connect(path)
     try:
+        db.execute("PRAGMA cache_size=-32768")  # 32 MB: indexes of digests are written all over
         version = db.execute("PRAGMA user_version").fetchone()[0]
         missing = {0: SCHEMA + SINCE_2, 1: SINCE_2}.get(version)
         if missing is not None:
