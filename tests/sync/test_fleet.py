@@ -97,6 +97,22 @@ def test_a_server_is_asked_once_what_it_can_do(rig: Rig) -> None:
     assert rig.backend.operations().count("ServerFeaturesQuery") == 1
 
 
+def test_few_runs_wait_for_a_worker(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two for each, however many there are: what becomes of a run is told and let go before others are handed over."""
+    for number in range(12):
+        rig.run(run_id=f"r{number:02d}", rows=1)
+    handed, real = [], engine.wait
+
+    def wait(running: Any, **options: Any) -> Any:
+        handed.append(len(running))
+        return real(running, **options)
+
+    monkeypatch.setattr(engine, "wait", wait)
+
+    assert rig.sync(jobs=2).exit_code == 0
+    assert max(handed) == 4
+
+
 def test_two_syncs_share_a_tree(rig: Rig) -> None:
     """Both go through all runs at the same time: each run is synced once, and skipped, to be tried again, by who comes second."""
     rig.clock = SystemClock()  # type: ignore[assignment]  # a lock that is just being written is judged by its file's time
