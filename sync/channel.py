@@ -202,7 +202,8 @@ class Channel:
 
     def _hide(self, answer: Answer) -> Answer:
         """The answer without the key, should the server (or a proxy before it) repeat what it was sent."""
-        return replace(answer, body=self._hide_in(answer.body))
+        hidden = self._hide_in(answer.body)
+        return answer if hidden == answer.body else replace(answer, body=hidden)
 
     def _wait(self, host: _HostKey, what: str, error: Retryable | Conflict, seconds: float, attempt: int) -> None:
         """Wait, and say so unless another worker has said the same of this host and still waits."""

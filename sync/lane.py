@@ -193,9 +193,9 @@ class Lane:
         """All of it, flat, with `offset` added to the times."""
         flat: dict[str, float | None] = {}
         for prefix, part, names in self._shared():
-            for name in names:
+            for key, name, is_time in _keyed(prefix, names):
                 value = getattr(part, name)
-                flat[prefix + name] = value + offset if value is not None and _is_time(name) else value
+                flat[key] = value + offset if is_time and value is not None else value
         return flat
 
     def load(self, numbers: Mapping[str, float | None], offset: float, now: float) -> bool:
@@ -243,6 +243,12 @@ def _is_sound(name: str, value: float | None, latest: float) -> bool:
     if not abs(value) < _LARGEST:  # NaN is not less
         return False
     return not (value <= 0 and name in _POSITIVE) and not (_is_time(name) and value > latest)
+
+
+@cache
+def _keyed(prefix: str, names: tuple[str, ...]) -> tuple[tuple[str, str, bool], ...]:
+    """Key among all numbers, name, and whether it is a time."""
+    return tuple((prefix + name, name, _is_time(name)) for name in names)
 
 
 def _is_time(name: str) -> bool:

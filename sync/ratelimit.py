@@ -52,8 +52,9 @@ class Limits:
 def read_limits(headers: Mapping[str, str], now: float) -> Limits:
     """Read the limits of an answer; `headers` in any case, `now` in epoch seconds. Never raises."""
     lower = {name.lower(): value.strip() for name, value in headers.items()}
-    sent = _date(lower.get("date", ""))
-    now = sent if sent is not None else now
+    if "retry-after" in lower or "ratelimit-reset" in lower:  # which may be dates
+        sent = _date(lower.get("date", ""))
+        now = sent if sent is not None else now
     retry_after = _retry_after(lower.get("retry-after", ""), now)
     remaining = _number(lower.get("ratelimit-remaining", ""))
     reset = _delta(lower.get("ratelimit-reset", ""), now)

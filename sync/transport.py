@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import quote, urlsplit
 
@@ -244,13 +245,18 @@ class _Body:
         self.took, self.is_whole = time.monotonic() - begun, True
 
 
+@lru_cache(64)
+def _idna(host: str) -> str:
+    return host.encode("idna").decode()
+
+
 def _ascii(url: str) -> str:
     """`url` with what no request line can hold percent-encoded, and the host as the name service spells it."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if not host:
         raise ValueError("no host")
-    netloc = f"[{host}]" if ":" in host else host.encode("idna").decode()
+    netloc = f"[{host}]" if ":" in host else _idna(host)
     if parts.port is not None:
         netloc += f":{parts.port}"
     target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
