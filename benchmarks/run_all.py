@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fleet_speed
 import log_latency
 import read_speed
 import rss
@@ -10,5 +11,5 @@ from common import machine
 
 if __name__ == "__main__":
     print(f"Measured on {machine()}; medians of rounds that took turns.\n")
-    for benchmark in (log_latency, rss, read_speed, sync_speed):
+    for benchmark in (log_latency, rss, read_speed, sync_speed, fleet_speed):
         print(benchmark.main(), flush=True)
