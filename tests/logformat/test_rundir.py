@@ -164,3 +164,11 @@ def test_folders_that_lie_too_deep_are_told(tmp_path):
 
     assert find_logs(tmp_path, unreadable=told.append) == [log]
     assert [error.filename for error in told] == [str(beyond)]
+
+
+def test_a_path_that_is_no_folder_is_for_its_reader_to_judge(tmp_path):
+    """A link that leads nowhere is an answer, not an empty one: whoever reads it says what is wrong."""
+    link = tmp_path / "run-x.wandb"
+    link.symlink_to("nowhere")
+
+    assert find_logs(link) == [link]

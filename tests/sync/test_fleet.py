@@ -97,6 +97,23 @@ def test_a_server_is_asked_once_what_it_can_do(rig: Rig) -> None:
     assert rig.backend.operations().count("ServerFeaturesQuery") == 1
 
 
+def test_a_reporter_that_fails_is_told_no_more(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sync goes on without it, and says so once."""
+    for number in range(3):
+        rig.run(run_id=f"r{number}", rows=1)
+    told = []
+
+    def fail(event: Any) -> None:
+        told.append(event)
+        raise ValueError("a fault of the reporter")
+
+    rig.events = type("Events", (), {"append": staticmethod(fail)})()  # type: ignore[assignment]
+
+    assert rig.sync().exit_code == 0
+    assert len(told) == 1
+    assert capsys.readouterr().err.count("a fault of the reporter") == 1
+
+
 def test_few_runs_wait_for_a_worker(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two for each, however many there are: what becomes of a run is told and let go before others are handed over."""
     for number in range(12):
