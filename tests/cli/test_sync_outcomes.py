@@ -66,10 +66,17 @@ def test_all_done_is_0(folder: Path, server: Server) -> None:
     assert sync(server, folder / "empty").returncode == 0
 
 
+def dead(folder: Path) -> None:
+    """A log that was never written to, by a writer that has been silent for long."""
+    log = folder / "run-dead.wandb"
+    log.touch()
+    logs.set_age(log, 10_000, now=time.time())
+
+
 def test_a_partial_or_failed_log_is_1(folder: Path, server: Server) -> None:
     """Also beside others that are done, and whatever the order."""
     logs.simple_run(folder, run_id="p1")
-    (folder / "run-dead.wandb").touch()
+    dead(folder)
 
     assert sync(server, folder).returncode == 1
     torn = logs.simple_run(folder, run_id="p2")
@@ -106,7 +113,7 @@ def test_what_time_may_mend_is_75(folder: Path, server: Server) -> None:
 def test_a_failure_outweighs_what_time_may_mend(folder: Path, server: Server) -> None:
     """One log is locked and one is no log: 1, for somebody has to look."""
     lock(logs.simple_run(folder, run_id="m1"))
-    (folder / "run-dead.wandb").touch()
+    dead(folder)
 
     assert sync(server, folder).returncode == 1
 
@@ -114,7 +121,7 @@ def test_a_failure_outweighs_what_time_may_mend(folder: Path, server: Server) ->
 def test_an_unknown_key_outweighs_a_failure(folder: Path, server: Server) -> None:
     """A log that is broken says nothing of the others while the key is wrong: 2."""
     logs.simple_run(folder, run_id="w1")
-    (folder / "run-dead.wandb").touch()
+    dead(folder)
 
     assert sync(server, folder, RUNFERRY_API_KEY="z" * 40).returncode == 2
 
