@@ -7,6 +7,7 @@ either ours (then the same lines are written again, which changes nothing), or o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import astuple
 
 from ..logformat.runstate import nanoseconds
@@ -269,10 +270,27 @@ def is_our_writer(status: ResumeStatus, segments: list[Segment]) -> bool:
 def _kept_start(work: RunWork) -> tuple[Start, Inherited]:
     """What the run had before the first log, as that log's cursor has it."""
     cursor = work.segments[0].cursor
-    if cursor is None:  # it turned up late, before others that were sent
+    if cursor is None or _are_here(work, cursor.base):  # it turned up late: others were sent before it
         return Start(), Inherited()
     start = Start(cursor.base, cursor.highest_before, cursor.runtime_before, cursor.row_before)
     return start, Inherited.from_json(cursor.inherited)
+
+
+def _are_here(work: RunWork, base: Lines) -> bool:
+    """Whether the rows and samples before `base` are of later logs that are here, from when those came without the others."""
+    later = [segment.cursor for segment in work.segments[1:] if segment.cursor is not None]
+    rows = _covered((cursor.base.history, cursor.sent.history) for cursor in later)
+    samples = _covered((cursor.base.events, cursor.sent.events) for cursor in later)
+    return base != Lines() and base.history <= rows and base.events <= samples
+
+
+def _covered(spans: Iterable[tuple[int, int]]) -> int:
+    """How many lines from 0 on are in one of the spans (first line, and how many)."""
+    end = 0
+    for first, lines in sorted(spans):
+        if first <= end:
+            end = max(end, first + lines)
+    return end
 
 
 def _gone(work: RunWork) -> set[int]:
@@ -327,7 +345,8 @@ def _check_room(work: RunWork, placed: Segment) -> None:
     """A log that turned up late goes before `placed`, if the lines before that one are those of logs that are here."""
     cursor = placed.position
     placed_first = not cursor.kin or min(cursor.kin) == placed.head.start_ns
-    if placed_first and cursor.base != Lines() and placed.placed.base != cursor.base:
+    moves = cursor.base not in (Lines(), placed.placed.base)
+    if placed_first and moves and not _are_here(work, cursor.base):
         raise Refused(
             f"the server holds {cursor.base.history} rows of run {work.plan.run_id} from other logs than these; "
             "sync all logs of the run in one command"

@@ -99,9 +99,13 @@ class RunReplay:
         return any(segment.cursor is not None and segment.cursor.sent != Lines() for segment in self.segments)
 
     def _is_stitched_otherwise(self) -> bool:
-        """Whether the logs were stitched by another policy than the one that is asked for."""
+        """Whether the logs were stitched by another policy than the one that is asked for, or without each other."""
         cursors = [segment.cursor for segment in self.segments if segment.cursor is not None]
-        return len(self.segments) > 1 and any(cursor.overlap != self.context.settings.overlap for cursor in cursors)
+        if len(self.segments) == 1:
+            return False
+        here = {segment.head.start_ns for segment in self.segments} - {0}
+        overlap = self.context.settings.overlap
+        return any(cursor.overlap != overlap or (cursor.kin and here - set(cursor.kin)) for cursor in cursors)
 
     def read(self) -> RunWork:
         """Load the cursors and read the logs, and nothing else: for whoever wants to know what they hold.
@@ -248,9 +252,9 @@ class RunReplay:
         """Read each log."""
         work = self.work
         stitching = Stitch(self._openings(), work.start, self.context.settings.overlap, work.anchors)
-        for index, segment in enumerate(self.segments):
+        for segment in self.segments:
             head, place = segment.head, stitching.begin()
-            cursor = segment.cursor if index == 0 or work.anchors else None
+            cursor = segment.cursor if work.anchors else None
             before = cursor.runtime_before if cursor is not None else work.start.runtime
             work.state.elapsed.before = max(work.state.elapsed.before, before)
             segment.place = place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 from pathlib import Path
@@ -416,3 +417,43 @@ def test_rows_without_steps_go_behind_those_of_earlier_logs(rig: Rig) -> None:
     there = rig.backend.runs[RUN]
     assert [(row["n"], row["_step"]) for row in there.rows] == [(n, n) for n in range(5)]
     assert there.summary["_step"] == 4
+
+
+@pytest.mark.parametrize("order", ["".join(order) for order in itertools.permutations(NAMES)])
+def test_logs_in_folders_of_their_own(rig: Rig, order: str) -> None:
+    """As the jobs of a scheduler leave them: by a command each they are put behind each other or refused, then all together."""
+    apart = {}
+    for name in NAMES:
+        log = segment(rig, name)
+        apart[name] = rig.folder.parent / f"job{name}" / "wandb" / log.parent.name / log.name
+        apart[name].parent.parent.mkdir(parents=True)
+        shutil.move(log.parent, apart[name].parent)
+
+    for name in order:
+        (run,) = rig.sync(apart[name]).runs
+        assert run.verdict is Verdict.SYNCED or "in one command" in run.reason or "that they are from" in run.reason
+    report = rig.sync(*apart.values())
+
+    assert report.exit_code == 0, [run.reason for run in report.runs]
+    assert held(rig) == expected("last")
+    rig.backend.forget()
+    rig.sync(*apart.values())
+    assert rig.backend.requests == []
+
+
+@pytest.mark.parametrize("order", ["AB", "BA"])
+def test_logs_without_rows_in_folders_of_their_own(rig: Rig, order: str) -> None:
+    """Their samples and output alone: put in the order of their start once they are sent together."""
+    apart = {}
+    for name in "AB":
+        log = segment(rig, name, (0, 0), resume=True)
+        apart[name] = rig.folder.parent / f"job{name}" / log.parent.name / log.name
+        apart[name].parent.parent.mkdir(parents=True)
+        shutil.move(log.parent, apart[name].parent)
+
+    for name in order:
+        rig.sync(apart[name])
+    assert rig.sync(*apart.values()).exit_code == 0
+
+    times = [json.loads(line)["_timestamp"] for line in rig.backend.runs[RUN].stream("events")]
+    assert times == [start_of("A"), start_of("A"), start_of("B"), start_of("B")]
