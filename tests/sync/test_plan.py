@@ -198,3 +198,12 @@ def test_heads_are_read_where_no_thread_can_be_started(tmp_path: Path, monkeypat
     monkeypatch.setattr("threading.Thread.start", refuse)
 
     assert names(survey(tmp_path)) == [f"r{number:03d}" for number in range(70)]
+
+
+def test_logs_of_a_run_go_by_their_start_and_not_by_their_names(tmp_path: Path) -> None:
+    """A clock that was set, or another time zone, names a later directory as if it were the earlier one."""
+    late = logs.simple_run(tmp_path, prefix="run-20260921_010000", start=logs.START_S + 100)
+    early = logs.simple_run(tmp_path, prefix="run-20260921_090000")
+
+    (run,) = group(survey(tmp_path), SyncSettings())
+    assert [head.path for head in run.segments] == [early, late]

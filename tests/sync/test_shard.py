@@ -88,6 +88,7 @@ def test_an_array_job_knows_its_share(environ: dict[str, str], share: str) -> No
         ({"LSB_JOBINDEX": "3"}, "of how many"),
         ({"SLURM_ARRAY_TASK_ID": "7", **SLURM, "SLURM_ARRAY_TASK_MAX": "20"}, "not numbered evenly"),
         ({"SLURM_ARRAY_TASK_ID": "11", **SLURM, "SLURM_ARRAY_TASK_STEP": "2"}, "not numbered evenly"),
+        ({"SLURM_ARRAY_TASK_ID": "10", **SLURM, "SLURM_ARRAY_TASK_MAX": "20"}, "not numbered evenly"),
         ({"SLURM_ARRAY_TASK_ID": "3", **SLURM, "SLURM_ARRAY_TASK_MAX": "many"}, "not numbers"),
     ],
 )
