@@ -94,7 +94,7 @@ class StepStitch:
 
     def end(self, index: int, highest: int | None) -> None:
         """The highest step, shifted, of the rows of log `index` that count; None for no rows."""
-        if highest is None:
+        if highest is None or not self._openings[index].is_known:
             return
         if self._highest is None or self._openings[index].rewinds is not None or self._overlap == "last":
             self._highest = highest

@@ -6,6 +6,8 @@ import io
 
 import pytest
 from runferry.logformat import in_order, load, messages, siblings
+from runferry.logformat.steps import Steps
+from runferry.logformat.stitch import Opening, StepStitch
 from support.frames import log_of
 
 
@@ -161,3 +163,22 @@ def test_an_unknown_policy(run):
     """Named with those that there are."""
     with pytest.raises(ValueError, match="one of last, first, both, not 'best'"):
         load(*run, overlap="best")
+
+
+def test_a_log_without_a_run_record_gives_and_takes_no_steps(run, tmp_path):
+    """When it began nobody knows: all of its rows count, and those of the others."""
+    bare = segment(tmp_path, "run-20261130_142700-r1", 0, [7, 7, 7], step=1, run_id=None)
+
+    assert load(*run, bare).row_count == 7
+
+
+def test_behind_a_rewind_the_first_log_has_no_more_steps_than_it_kept():
+    """With the policy `first`, too: what lies behind the rewind is the rewinding log's."""
+    openings = [Opening(0), Opening(5, rewinds=4), Opening(6)]
+    stitching = StepStitch(openings, "first")
+
+    assert stitching.begin(0) == (Steps(below=5), 0)
+    stitching.end(0, 9)
+    assert stitching.begin(1) == (Steps(), 0)
+    stitching.end(1, 7)
+    assert stitching.begin(2) == (Steps(above=7), 0)

@@ -479,3 +479,51 @@ def test_the_first_row_of_a_log_behind_one_that_is_gone(rig: Rig) -> None:
 
     assert rig.only(report).verdict is Verdict.SYNCED, rig.only(report).reason
     assert held(rig)["rows"] == [("A", 0, 99), ("B", 100, 100)]
+
+
+def test_samples_that_a_server_has_not_counted_yet_are_not_overwritten(rig: Rig) -> None:
+    """Where an earlier log is gone, a new one goes behind all lines that were acknowledged."""
+    gone = segment(rig, "A")
+    segment(rig, "B")
+    rig.sync()
+    shutil.rmtree(gone.parent)
+    segment(rig, "C")
+    status = rig.backend._on_runresumestatus
+
+    def lagging(variables: dict[str, Any]) -> Any:
+        found = status(variables)
+        found["model"]["bucket"] |= {"eventsLineCount": 2, "logLineCount": 3}
+        return found
+
+    rig.backend._on_runresumestatus = lagging  # type: ignore[method-assign]
+    assert rig.sync().exit_code == 0
+
+    assert held(rig)["samples"] == [0.0, 100.0, 100.0, 200.0, 200.0, 240.0]
+    assert len(held(rig)["console"]) == 12
+
+
+def test_a_log_that_belongs_before_one_that_is_gone_is_refused(rig: Rig) -> None:
+    """Where its lines would go, only the others could tell."""
+    first, last = segment(rig, "A", (0, 60)), segment(rig, "C")
+    rig.sync()
+    shutil.rmtree(last.parent)
+    there = held(rig)["rows"]
+    middle = segment(rig, "B")
+
+    report = rig.sync(first, middle)
+
+    assert {run.verdict for run in report.runs} == {Verdict.FAILED}
+    assert held(rig)["rows"] == there
+
+
+def test_a_late_log_before_one_that_went_behind_rows_of_others_is_refused(rig: Rig) -> None:
+    """It would begin at line 0, where rows are of which there is no copy here."""
+    elsewhere(rig, "A", span=(0, 60))
+    rig.sync(segment(rig, "C"))
+    segment(rig, "B")
+    there = held(rig)["rows"]
+
+    report = rig.sync()
+
+    assert held(rig)["rows"] == there
+    assert {run.verdict for run in report.runs} == {Verdict.FAILED}

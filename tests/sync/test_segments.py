@@ -457,3 +457,25 @@ def test_logs_without_rows_in_folders_of_their_own(rig: Rig, order: str) -> None
 
     times = [json.loads(line)["_timestamp"] for line in rig.backend.runs[RUN].stream("events")]
     assert times == [start_of("A"), start_of("A"), start_of("B"), start_of("B")]
+
+
+def test_a_log_that_goes_on_and_begins_again_at_0_replaces_all(rig: Rig) -> None:
+    """Its writer knew of the earlier log, so step 0 is the run's: training began anew."""
+    segment(rig, "A", (0, 10))
+    segment(rig, "B", (0, 5), runtime=10)
+
+    rig.sync()
+
+    assert held(rig)["rows"] == [("B", 0, 4)]
+
+
+def test_the_end_of_a_run_is_said_again_behind_rows_that_came_late(rig: Rig) -> None:
+    """Rows let a run live again at the server."""
+    last = segment(rig, "B", (60, 5))
+    rig.sync(last)
+    first = segment(rig, "A", (0, 60))
+    rig.backend.forget()
+
+    rig.sync(first)
+
+    assert rig.backend.bodies()[-1].get("complete") is True
