@@ -235,7 +235,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (dict, list)):
         yield name, json.dumps(value, sort_keys=True)
     elif isinstance(value, float) and not math.isfinite(value):
-        yield name, _SPELLED[repr(value)]
+        yield name, (False, _SPELLED[repr(value)])
     else:
         yield name, (isinstance(value, bool), value)
 

@@ -18,7 +18,7 @@ import pytest
 import runferry
 from runferry.logformat import RunState, read_records
 from runferry.sync import SyncSettings, sync
-from runferry.sync.compare import Match, Verification
+from runferry.sync.compare import Match, Verification, mark_of
 from runferry.sync.credentials import ApiKey
 from runferry.sync.session import Session
 from runferry.sync.transport import Answer, Request
@@ -217,6 +217,41 @@ def test_an_artifact_that_is_not_there_differs(folder: Path, server: Server) -> 
 
     assert (code, checks(found)["artifacts"]) == (1, "differs")
     assert "artifacts: model-c (" in found["reason"]
+
+
+def test_an_artifact_that_is_not_committed_differs(folder: Path, server: Server) -> None:
+    """It is there, with its digest, and not whole."""
+    log = artifact_run(folder, "art3", "model-d")
+    assert run(server, "sync", log).returncode == 0
+    change(
+        server,
+        "art3",
+        "UPDATE artifacts SET state = 'PENDING' WHERE id IN (SELECT artifact FROM artifact_runs WHERE run = :run)",
+    )
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, checks(found)["artifacts"]) == (1, "differs")
+    assert "model-d is pending there" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "same"),
+    [
+        ({"a": 1, "b": 2.5}, {"b": 2.5, "a": 1.0}, True),
+        ({"a": {"b": [1, {"c": 2}]}}, {"a.b": [1, {"c": 2}]}, True),
+        ({"a": float("nan")}, {"a": "NaN"}, True),
+        ({"a": True}, {"a": 1}, False),
+        ({"a": "1"}, {"a": 1}, False),
+        ({"a": None}, {}, False),
+        ({"a": [1, 2]}, {"a": [2, 1]}, False),
+        ({"a": {}}, {"a": []}, False),
+        ({"a": 2**53}, {"a": 2**53 + 1}, False),
+    ],
+)
+def test_rows_are_told_apart_by_their_values(ours: dict[str, Any], theirs: dict[str, Any], same: bool) -> None:
+    """A server may spell and order things in its own way, and may change no value."""
+    assert (mark_of(ours) == mark_of(theirs)) is same
 
 
 def test_a_run_is_looked_for_where_it_was_sent(folder: Path, server: Server) -> None:
