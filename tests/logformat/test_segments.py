@@ -182,3 +182,14 @@ def test_behind_a_rewind_the_first_log_has_no_more_steps_than_it_kept():
     assert stitching.begin(1) == (Steps(), 0)
     stitching.end(1, 7)
     assert stitching.begin(2) == (Steps(above=7), 0)
+
+
+def test_a_bound_is_told_in_the_steps_of_the_log_that_it_cuts(tmp_path):
+    """The second log counts from 0 behind the first; the third goes back to the run's step 3, which is the second's 1."""
+    first = segment(tmp_path, "run-20261130_142500-r1", 100, [1, 1])
+    second = segment(tmp_path, "run-20261130_142501-r1", 101, [2, 2, 2])
+    third = segment(tmp_path, "run-20261130_142502-r1", 102, [3, 3], step=3)
+    fourth = segment(tmp_path, "run-20261130_142503-r1", 103, [4])
+
+    rows = [(0, 1), (1, 1), (2, 2), (3, 3), (4, 3), (5, 4)]
+    assert history(load(first, second, third, fourth)) == rows
