@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .paths import SomePath
 from .syncview import clean_line
 from .text import plain_json, printable, size
 
@@ -34,7 +35,7 @@ class Span(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=SomePath())
 @click.option(
     "--older-than",
     type=Span(),

@@ -16,6 +16,7 @@ from ..sync.clock import SystemClock
 from ..sync.liveness import Liveness
 from ..sync.plan import read_head
 from ..sync.status import sync_status
+from .paths import SomePath
 from .text import PIPE_WIDTH, ago, plain_json, printable, size, stale_after_option
 
 _WIDE = 120  # columns from which on samples, sizes and paths are shown
@@ -23,7 +24,7 @@ _WIDEST = 200  # and pages at the server
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=SomePath())
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run and line.")
 @stale_after_option
 def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> None:

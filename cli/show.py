@@ -29,11 +29,12 @@ from ..logformat import (
 from ..logformat.describe import describe
 from ..logformat.schema import KINDS
 from ..logformat.segments import fold
+from .paths import SomePath
 from .text import ago, clip, plain_json, printable, stale_after_option, when
 
 
 @click.command()
-@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=SomePath())
 @click.option("--summary", "as_summary", is_flag=True, help="What the run amounts to instead of its records.")
 @click.option(
     "--kind",

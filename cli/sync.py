@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..sync.settings import DEFAULT_JOBS, MAX_JOBS, OVERLAPS
-from .syncoptions import SomePath, choice_options, settings_of, target_options
+from .paths import SomePath
+from .syncoptions import choice_options, settings_of, target_options
 from .syncoutputs import Outputs
 
 if TYPE_CHECKING:

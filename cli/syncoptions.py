@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 Command = Callable[..., Any]
-
-
-class SomePath(click.Path):
-    """A path that is not empty: `"$FOLDER"` of a variable that is not set is no wish for the folder that one is in."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: D102 - click's
-        if value == "":
-            raise click.ClickException("a path is empty: is a variable not set?")
-        return super().convert(value, param, ctx)
 
 
 def target_options(command: Command) -> Command:

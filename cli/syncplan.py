@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .syncoptions import SomePath, choice_options, settings_of, target_options
+from .paths import SomePath
+from .syncoptions import choice_options, settings_of, target_options
 from .text import PIPE_WIDTH, ago, plain_json, printable, size
 
 if TYPE_CHECKING:

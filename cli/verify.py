@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .paths import SomePath
 from .text import clip, plain_json, printable, stale_after_option
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=SomePath())
 @click.option("--remote", is_flag=True, help="Compare with the server.")
 @click.option("--deep", is_flag=True, help="With --remote: step and values of every row, not only how many there are.")
 @click.option("-p", "--project", help="With --remote, as for sync.")

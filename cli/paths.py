@@ -1,0 +1,20 @@
+"""Paths on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class SomePath(click.Path):
+    """A path that is not empty: `"$FOLDER"` of a variable that is not set is no wish for the folder that one is in."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: D102 - click's
+        if value == "":
+            raise click.ClickException("a path is empty: is a variable not set?")
+        return super().convert(value, param, ctx)
