@@ -149,7 +149,6 @@ def command(
     """
     from ..sync import NoCredentials, SyncSettings, UsageError, sync
     from ..sync.session import Session
-    from ..sync.watch import watch
 
     if not watches and (interval, idle) != (None, None):
         raise click.UsageError("--interval and --idle go with --watch")
@@ -173,6 +172,8 @@ def command(
 
                 def run(reporter: Reporter) -> Report:
                     if watching is not None:
+                        from ..sync.watch import watch
+
                         return watch(paths, settings, watching, reporter=reporter, key=key, session=session)
                     return sync(paths, settings, reporter=reporter, key=key, session=session)
 

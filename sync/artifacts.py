@@ -34,8 +34,6 @@ def send_artifacts(work: RunWork) -> None:
         Interrupted: the sync was stopped.
         OSError: a cursor cannot be written.
     """
-    if not any(segment.found.artifacts or segment.found.used_artifacts for segment in work.segments):
-        return
     common = _common(work)
     for segment in work.segments:
         with contextlib.closing(Journal(segment)) as journal:

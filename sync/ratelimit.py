@@ -17,7 +17,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timezone
-from email.utils import parsedate_to_datetime
 
 MAX_WAIT_S = 900.0  # the longest wait that a header can ask of us; then it is asked again
 _LONGEST_S = 86_400.0  # of a window; a quota per day is the longest that servers are known to have
@@ -96,6 +95,8 @@ def _date(text: str) -> float | None:
     """An HTTP date as epoch seconds; one without a zone is UTC, as all HTTP dates are."""
     if not text or len(text) > _LONGEST_VALUE:
         return None
+    from email.utils import parsedate_to_datetime  # few servers send dates, and it loads much
+
     try:
         date = parsedate_to_datetime(text)
         return (date if date.tzinfo is not None else date.replace(tzinfo=timezone.utc)).timestamp()

@@ -16,10 +16,8 @@ from ..logformat.stitch import Opening
 from . import contact, rewind, runfiles, verdict
 from .alerts import send_alerts
 from .api import RunFields
-from .artifacts import send_artifacts
 from .context import Context
 from .cursor import VERSION, Cursor, Lines
-from .dryrun import dry_run
 from .errors import AuthError, Conflict, Interrupted, OutOfTime, Permanent, Refused, SyncError
 from .filelane import send_files
 from .kin import check_others
@@ -138,6 +136,8 @@ class RunReplay:
         contact.recall(work)
         self._scan()
         if settings.dry_run:
+            from .dryrun import dry_run
+
             return dry_run(work)
         if contact.prepare(work):
             work.unread()
@@ -153,7 +153,10 @@ class RunReplay:
                 if segment.found.lines.console:
                     gather_console(segment.found, console_file)
             send_alerts(work)
-            send_artifacts(work)
+            if any(segment.found.artifacts or segment.found.used_artifacts for segment in self.segments):
+                from .artifacts import send_artifacts  # most runs have none
+
+                send_artifacts(work)
             summary, dropped = work.summary()
             send_files(work, summary, console_file)
         work.last.missing += dropped

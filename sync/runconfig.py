@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
 from ..logformat import RunState
 from ..logformat.runstate import nanoseconds
 from ..logformat.wire import WireError, set_flags
@@ -105,6 +103,8 @@ def environment_tree(state: RunState) -> dict[str, Any]:
 
 
 def _environment_tree(environment: Any) -> dict[str, Any]:
+    from google.protobuf.json_format import MessageToDict
+
     tree: dict[str, Any] = MessageToDict(environment)
     if environment.HasField("started_at"):
         tree["startedAt"] = rfc3339(nanoseconds(environment.started_at))

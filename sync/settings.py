@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -125,6 +124,8 @@ def locate_base_url(environ: Mapping[str, str] = os.environ, home: Path | None =
     for variable in ("RUNFERRY_BASE_URL", "WANDB_BASE_URL"):
         if environ.get(variable):
             return environ[variable].rstrip("/"), variable
+    import configparser
+
     for path in _settings_files(environ, home):
         parser = configparser.ConfigParser(interpolation=None)
         try:

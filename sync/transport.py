@@ -7,7 +7,6 @@ for all threads looks at all of its connections twice for each request, and lets
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 import time
@@ -264,11 +263,9 @@ def _ascii(url: str) -> str:
 
 
 def _user_agent() -> str:
-    from importlib import metadata
+    from .. import __version__
 
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return f"runferry/{metadata.version('runferry')}"
-    return "runferry"
+    return f"runferry/{__version__}"
 
 
 def _tls_problem(error: BaseException) -> str | None:
