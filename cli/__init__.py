@@ -10,7 +10,8 @@ import sys
 
 import click
 
-_GARBAGE = 20_000  # new objects between two looks for garbage: what a start makes stays, and 700 took a tenth of its time
+_GARBAGE = 20_000
+"""New objects between two looks for garbage: what a start makes stays, and looking after each 700 took a tenth of its time."""
 
 # command -> one line of help, so that `runferry --help` imports no command.
 COMMANDS = {

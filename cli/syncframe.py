@@ -51,7 +51,7 @@ def _table(board: Board, logs: Sequence[Active], states: dict[int, str], width: 
     now = board.now()
     columns: list[tuple[str, list[str]]] = [
         ("run", [log.run for log in logs]),
-        ("rows", [f"{log.rows:,}/{log.of:,}" for log in logs]),
+        ("rows", [f"{log.rows:,}/{'~' if log.estimated else ''}{log.of:,}" for log in logs]),
     ]
     if width >= 60:
         columns.append(("rows/s", [f"{log.rate(now):,.0f}" for log in logs]))

@@ -144,7 +144,8 @@ class PlainLines:
             if active is not None and now - active.began >= STARTED_AFTER_S:
                 self._unannounced.discard(log)
                 new = active.of - active.first
-                self._say(f"{active.run}: {new} of {_count(active.of, 'row')} to {active.target}")
+                about = "about " if active.estimated else ""
+                self._say(f"{active.run}: {about}{new} of {_count(active.of, 'row')} to {active.target}")
         if now - self._spoke >= PROGRESS_EVERY_S and (self._board.active or self._board.waits):
             self._say(self._progress())
 
@@ -161,7 +162,10 @@ class PlainLines:
         rate = board.rate()
         if rate >= 1:
             parts.append(f"{rate:.0f} rows/s")
-        parts += [f"{log.run} at {log.rows} of {log.of}" for log in islice(board.active.values(), 3)]
+        parts += [
+            f"{log.run} at {log.rows} of {'about ' if log.estimated else ''}{log.of}"
+            for log in islice(board.active.values(), 3)
+        ]
         parts += [f"next attempt in {span(wait.until - self._now())}" for wait in board.waits[-1:]]
         if board.closed_for:
             parts.append(f"the server's limit: waiting {span(board.closed_for)}")

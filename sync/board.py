@@ -29,6 +29,8 @@ class Active:
     files_of: int = 0
     first: int = 0
     """Rows that were there when it began."""
+    estimated: bool = False
+    """`of` is: the log is sent while it is read."""
 
     def rate(self, now: float) -> float:
         """Rows per second since it began."""
@@ -91,7 +93,9 @@ class Board:
             self.runs, self.logs = event.runs, event.logs
         elif isinstance(event, Started):
             there = event.rows - event.new_rows
-            self.active[event.log] = Active(event.run, event.target, there, event.rows, now, first=there)
+            self.active[event.log] = Active(
+                event.run, event.target, there, event.rows, now, first=there, estimated=event.estimated
+            )
             begun = self._begun.setdefault(event.log, _Begun())
             begun.run, begun.target, begun.at = event.run, event.target, there
         elif isinstance(event, Progress):
@@ -120,7 +124,7 @@ class Board:
             self.active[event.log] = log
         begun.at = event.rows
         if log is not None:
-            log.rows, log.of = event.rows, event.of
+            log.rows, log.of, log.estimated = event.rows, event.of, event.estimated
             self._waits.pop(f"rows of {log.run}", None)
 
     def _done(self, report: RunReport) -> None:

@@ -10,10 +10,10 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 from ..logformat.stitch import Opening
-from . import contact, rewind, runfiles, verdict
+from . import contact, onereading, rewind, runfiles, verdict
 from .alerts import send_alerts
 from .api import RunFields
 from .context import Context
@@ -22,6 +22,7 @@ from .errors import AuthError, Conflict, Interrupted, OutOfTime, Permanent, Refu
 from .filelane import send_files
 from .kin import check_others
 from .lock import Lock, LockedError
+from .onereading import OneReading
 from .placing import Stitch, stitch
 from .plan import RunPlan
 from .readings import Reading, ReadLog
@@ -42,6 +43,7 @@ class RunReplay:
         self._held: list[Lock] = []
         self._scanned: Scan | None = None
         self._point: LanePoint | None = None
+        self._reads_once = True
 
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
@@ -134,21 +136,33 @@ class RunReplay:
         if not forced and all(segment.is_done() for segment in self.segments):
             return verdict.finish(work, NOTHING_NEW)
         contact.recall(work)
-        self._scan()
-        if settings.dry_run:
-            from .dryrun import dry_run
+        try:
+            with self._first_words() as reading:
+                if reading is None:
+                    self._scan()
+                    if settings.dry_run:
+                        from .dryrun import dry_run
 
-            return dry_run(work)
-        if contact.prepare(work):
-            work.unread()
-            self._scan()
+                        return dry_run(work)
+                    if contact.prepare(work):
+                        work.unread()
+                        self._scan()
+                return self._bring(reading)
+        except NeedsFold:
+            return self._go_on_read()
+
+    def _bring(self, reading: OneReading | None) -> list[RunReport]:
+        """Bring everything to the server; `reading` is the log that is read meanwhile, if it was not read before."""
+        work = self.work
         fields = work.fields()
         console_file = runfiles.ConsoleFile()
         with contextlib.closing(console_file):
             whole = False
             if work.folds_later or self._has_news(fields):
                 self._contact(fields)
-                whole = self._send_rows(console_file)
+                whole = self._send_rows(console_file, reading)
+                if reading is not None:
+                    self._announce_change(fields)
             for segment in self.segments if not (whole or work.waits()) else ():
                 if segment.found.lines.console:
                     gather_console(segment.found, console_file)
@@ -182,6 +196,54 @@ class RunReplay:
                 self.context.heartbeat.remove(lock)
                 lock.release()
             locks.clear()
+
+    @contextlib.contextmanager
+    def _first_words(self) -> Iterator[OneReading | None]:
+        """A log that can be sent while it is read for the first time, read up to its first rows; None if there is none.
+
+        That is a large one of a run of which neither a cursor nor the server knows anything.
+        """
+        work, settings = self.work, self.context.settings
+        only = self.segments[0] if len(self.segments) == 1 and self._reads_once else None
+        if only is None or only.cursor is not None or settings.dry_run or only.head.size < onereading.SMALLEST:
+            yield None
+            return
+        if self.context.readings is not None and work.is_young(
+            only
+        ):  # the next pass goes on with the fold of this reading
+            yield None
+            return
+        only.place = Stitch(self._openings(), work.start, settings.overlap, work.anchors).begin()
+        young = work.is_young(only)
+        self._scanned = Scan(only.head.path, work.state, start_ns=only.head.start_ns, fold_rows=False)
+        with contextlib.closing(OneReading(only.head.path, self._scanned, young=young)) as reading:
+            if reading.begin() and self._is_new():
+                only.facts, work.folds_later = reading.facts, True
+                yield reading
+                return
+        work.unread()
+        yield None
+
+    def _is_new(self) -> bool:
+        """Whether the server has nothing of the run."""
+        status = self.work.status = contact.ask(self.context.api, self.plan)
+        return status is None or not (status.history_lines or status.events_lines or status.console_lines)
+
+    def _go_on_read(self) -> list[RunReport]:
+        """Read the log whole after all, and go on from what was acknowledged, as after a kill."""
+        self._reads_once = False
+        self.work.unread()
+        cursor = self.segments[0].cursor
+        sent = cursor.sent.history if cursor is not None else 0
+        return [replace(report, rows_sent=report.rows_sent + sent) for report in self._sync_once()]
+
+    def _announce_change(self, fields: RunFields) -> None:
+        """Say of the run what the log said behind its first rows."""
+        work = self.work
+        now = work.fields()
+        if now != fields:
+            self.context.api.upsert(now)
+            work.last.position.config = _fields_hash(now)
 
     def _scan(self) -> None:
         """Read the logs for the first time, each with the rows of it that count."""
@@ -303,13 +365,13 @@ class RunReplay:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _send_rows(self, console_file: runfiles.ConsoleFile) -> bool:
+    def _send_rows(self, console_file: runfiles.ConsoleFile, reading: OneReading | None) -> bool:
         """Send what the cursors do not know of; whether `console_file` has all that was printed."""
         work = self.work
         remote = work.remote()
         facts = [segment.found for segment in self.segments]
         gaps = len(work.state.gaps)
-        has_console = any(fact.lines.console for fact in facts)
+        has_console = reading is not None or any(fact.lines.console for fact in facts)  # or may have
         begun = self._point  # of the last log; then the others lie before it, read and sent
         structured = has_console and "STRUCTURED_CONSOLE_LOGS" in self.context.features(remote.project)
         for segment in self.segments:
@@ -318,17 +380,25 @@ class RunReplay:
             is_last = segment is work.last
             if not is_last and cursor.offset == found.end and (begun is not None or not found.lines.console):
                 continue
+            rows = reading.rows if reading is not None else found.lines.history
+            about = reading is not None
             self.context.reporter(
-                Started(
-                    log, self.plan.run_id, str(remote), found.lines.history, found.lines.history - cursor.sent.history
-                )
+                Started(log, self.plan.run_id, str(remote), rows, rows - cursor.sent.history, estimated=about)
             )
             last = LastWord()
             if is_last:
-                last = LastWord(work.changed_summary, found.preempting and cursor.offset != found.end)
+                begins = cursor.offset
+                last = LastWord(
+                    work.changed_summary,
+                    lambda found=found, begins=begins: found.preempting and begins != found.end,  # type: ignore[misc]  # defaults bind it
+                )
 
             def advance(log: str = log, found: Facts = found, cursor: Cursor = cursor) -> None:
-                self.context.reporter(Progress(log, cursor.sent.history, found.lines.history))
+                sent = cursor.sent.history
+                if reading is None or reading.is_over:
+                    self.context.reporter(Progress(log, sent, found.lines.history))
+                else:
+                    self.context.reporter(Progress(log, sent, max(sent, reading.rows), estimated=True))
                 if any(lock.lost for lock in self._held):
                     raise LockedError("another sync took it over, because this one had given no sign of life")
 
@@ -351,10 +421,11 @@ class RunReplay:
                     work.state if work.folds_later else None,
                     share.body_bytes,
                     point=begun if is_last else None,
+                    reading=reading,
                 )
                 lane.send(last)
             self._point = lane.point
-        if work.folds_later:
+        if work.folds_later and reading is None:
             facts[0].damage += work.state.gaps[gaps:]
         return begun is None
 

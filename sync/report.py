@@ -59,6 +59,8 @@ class Started(Event):
     target: str
     rows: int
     new_rows: int
+    estimated: bool = False
+    """The log is sent while it is read: how many rows it has is told by its size."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Progress(Event):
     log: str
     rows: int
     of: int
+    estimated: bool = False
+    """`of` is; see `Started`."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -26,6 +26,7 @@ from .cursor import Cursor, Lines, prefix_hash, row_mark
 from .errors import Permanent, TooLarge
 from .here import HERE
 from .lines import Console, Row, Rows, console_text, event_line
+from .onereading import OneReading
 from .plainrows import Block, PlainRows, in_blocks
 from .rowfold import RowFold
 from .runfiles import ConsoleFile
@@ -42,7 +43,8 @@ class LastWord:
 
     summary: Callable[[], str | None] = lambda: None
     """Asked when all rows are read."""
-    preempting: bool = False
+    preempting: Callable[[], bool] = lambda: False
+    """Asked then too."""
 
 
 @dataclass
@@ -91,6 +93,8 @@ class RowLane:
     """How large a body should be for the line to the server, at most as large as given."""
     point: LanePoint | None = None
     """Where to begin if the cursor is there, else at the log's start; then where it stopped."""
+    reading: OneReading | None = None
+    """What gives the records, if this is the first time that the log is read; it has just begun then, with the cursor."""
     _full: int = 0
     """Bytes at which the body that is being gathered is sent."""
     _dropped: list[str] = field(default_factory=list)
@@ -124,7 +128,8 @@ class RowLane:
             OSError: the log cannot be read, or the cursor cannot be written.
         """
         self._queued = self.cursor.sent
-        with self.facts.log.open("rb", buffering=0) as file:
+        reading = self.reading
+        with contextlib.nullcontext(reading.file) if reading else self.facts.log.open("rb", buffering=0) as file:
             try:
                 self._gather(file, last)
             finally:
@@ -146,9 +151,8 @@ class RowLane:
         self._fold = RowFold(self.state) if self.state is not None else None
         self._row_records, self._resumed_at = begin.row_records, self.cursor.offset
         self._body, self._offset = self._new_body(), self.cursor.offset
-        for batch in LogReader(file, start=begin.end).batches():
-            if isinstance(batch, Batch) and not self._take(batch):
-                break
+        for batch in self._batches(begin.end):
+            self._take(batch)
         if self._fold is not None:
             self._fold.flush()
         self.point = LanePoint(self._rows, self._console, self._seen + Lines(), self._row_records, facts.end, shifts)
@@ -157,6 +161,8 @@ class RowLane:
         seen = self._seen
         if self._fold is not None:
             facts.lines.history = seen.history  # which the first reading has only guessed
+        if self.reading is not None:
+            facts.row_records = self._row_records
         if (self._row_records, seen.history, seen.events) != (
             facts.row_records,
             facts.lines.history,
@@ -171,22 +177,34 @@ class RowLane:
         for line in rest:
             self.console_file.add(line.text)
         body.console += [console_text(line, structured=self.structured) for line in rest]
-        body.summary, body.preempting = last.summary(), last.preempting
+        body.summary, body.preempting = last.summary(), last.preempting()
         if body.lines or body.summary is not None:
             self._post(body, facts.end, unfinished=len(rest), pool=HERE)  # nothing is left to be gathered meanwhile
         self._settle()
         if self.cursor.offset != facts.end:  # records without lines stand last
             self._save(facts.end)
 
-    def _take(self, batch: Batch) -> bool:
-        """Take the records of a batch in their order, rows in blocks where they allow it; False once the end is reached."""
+    def _batches(self, start: int) -> Iterator[Batch]:
+        """The batches from `start` up to the end of what is known of the log."""
+        if self.reading is not None:
+            for batch in self.reading:
+                yield batch
+                self.facts.lines.history = self._seen.history
+            return
+        for found in LogReader(self._file, start=start).batches():
+            if isinstance(found, Batch):
+                yield found
+                if found.end >= self.facts.end:
+                    return
+
+    def _take(self, batch: Batch) -> None:
+        """Take the records of a batch in their order, rows in blocks where they allow it."""
         end = self.facts.end
         kinds = _LINES if self._fold is None else _FOLDED
         entries = [entry for entry in batch.entries if entry[0] in kinds]
         if batch.end > end:  # it has grown since the first reading
             entries = [entry for entry in entries if batch.base + entry[4] < end]
         in_blocks(batch, entries, self._plain, self)
-        return batch.end < end
 
     def begin_block(self, plain: PlainRows) -> bool:
         """Start a block of plain rows; False if the next row has to take the long way."""
@@ -364,6 +382,8 @@ class RowLane:
 
     def _save(self, offset: int) -> None:
         self.cursor.offset = offset
+        if self.reading is not None:
+            self.cursor.gaps = self.facts.gaps()
         self.cursor.prefix = prefix_hash(self._file, offset)
         self.cursor.save(self.cursor_path)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..logformat import Gap, GapReason, LogReader, Record, RunState, WireError
+from ..logformat import Batch, Gap, GapReason, LogReader, Record, RunState, WireError
 from ..logformat.record import Entry
 from ..logformat.runstate import Alert
 from ..logformat.steps import ALL_STEPS, Steps
@@ -20,6 +20,8 @@ from .cursor import Lines
 from .lines import Console
 from .plainrows import Block, PlainRows, in_blocks
 
+_ROWS = {"history", "summary"}  # kinds of records that rows are made of
+_DIVIDING = {"header", "run"}  # what stands before rows; between them it may begin another count of steps
 _PAGE = 4096  # bytes; a write that is in flight shows up in whole pages
 _TAIL = 4  # bytes: rows end with their step's number, so those of different steps rarely end alike
 _STEP_0 = b"\x12\x00"  # how a row of step 0 ends
@@ -139,20 +141,61 @@ class Scan:
             OSError: the log cannot be read.
             NeedsFold: the log has to be scanned with `fold_rows`, into a fresh state.
         """
-        state = self._state
-        state.files = self._files
+        self._state.files = self._files
         with self._log.open("rb", buffering=0) as file:
             if self._reader is None:
                 self._reader = LogReader(file)
             else:
                 self._reader.go_on(file)
             self._take(self._reader)
-            tail = self._reader.rest()
-            size = max(self._reader.position, self._reader.seen)
-            grown = os.fstat(file.fileno()).st_size > size
+            return self.end(file, Facts(self._log), young=young)
+
+    def stream(self, file: BinaryIO) -> Iterator[Batch]:
+        """As `read` for the first time without `fold_rows`, batch by batch: each is given on once it was taken in.
+
+        Rows are not even counted. What was read is judged by `end`.
+
+        Raises:
+            OSError: the log cannot be read.
+            NeedsFold: as `read`; also for a run record behind rows, which divides them.
+        """
+        self._state.files = self._files
+        self._reader = LogReader(file)
+        has_rows = False
+        for batch in self._reader.poll_batches():
+            if isinstance(batch, Gap):
+                self._state.add(batch)
+                continue
+            self._end = batch.end
+            others = [entry for entry in batch.entries if entry[0] not in _ROWS]
+            for entry in others:
+                if has_rows and entry[0] in _DIVIDING:
+                    raise NeedsFold(str(self._log))
+                self.take_record(batch.record_of(entry))
+            has_rows = has_rows or len(others) < len(batch.entries)
+            yield batch
+
+    @property
+    def knows_run(self) -> bool:
+        """Whether a run record was read."""
+        return self._state.has_run
+
+    def gaps(self) -> list[Gap]:
+        """What could not be read, up to now."""
+        return self._state.gaps[self._gaps_before :]
+
+    def end(self, file: BinaryIO, facts: Facts, *, young: bool) -> Facts:
+        """Put into `facts` what was read, now that there is no more."""
+        state, reader = self._state, self._reader
+        if reader is None:
+            raise RuntimeError("the log was not read yet")
+        tail = reader.rest()
+        size = max(reader.position, reader.seen)
+        grown = os.fstat(file.fileno()).st_size > size
         self._files, state.files = state.files, {**self._files_before, **state.files}
-        facts = self._facts(size)
-        gaps = state.gaps[self._gaps_before :]
+        self.so_far(facts)
+        facts.size = size
+        gaps = self.gaps()
         _judge_gaps(facts, gaps if tail is None else [*gaps, tail], young=young, grown=grown)
         return facts
 
@@ -197,35 +240,28 @@ class Scan:
         elif kind == "metric" and not self._folds_rows and self._state.folds_metrics:
             raise NeedsFold(str(self._log))
 
-    def _facts(self, size: int) -> Facts:
+    def so_far(self, facts: Facts) -> Facts:
+        """Put into `facts` what was read up to now."""
         state = self._state
         artifacts, used_artifacts, alerts = self._lists_before
-        return Facts(
-            self._log,
-            self._start_ns,
-            end=self._end,
-            size=size,
-            lines=Lines(
-                state.row_count - self._rows_before + self._guess.rows - self._guess.parts,
-                state.sample_count - self._samples_before,
-                self._console_lines + len(self._console.rest()),
-            ),
-            row_records=self._row_records,
-            parts=self._guess.parts + state.part_count - self._parts_before,
-            last_step=state.last_step,
-            highest_step=state.highest_step,
-            runtime_before=state.elapsed.before,
-            runtime_offset=state.elapsed.offset,
-            runtime_shift=state.elapsed.shift,
-            exit_code=state.exit_code,
-            preempting=state.preempting,
-            files=dict(self._files),
-            artifacts=state.artifacts[artifacts:],
-            used_artifacts=state.used_artifacts[used_artifacts:],
-            alerts=state.alerts[alerts:],
-            steps=self._steps,
-            cut=state.cut_count - self._cut_before,
+        facts.start_ns, facts.end = self._start_ns, self._end
+        facts.lines = Lines(
+            state.row_count - self._rows_before + self._guess.rows - self._guess.parts,
+            state.sample_count - self._samples_before,
+            self._console_lines + len(self._console.rest()),
         )
+        facts.row_records = self._row_records
+        facts.parts = self._guess.parts + state.part_count - self._parts_before
+        facts.last_step, facts.highest_step = state.last_step, state.highest_step
+        elapsed = state.elapsed
+        facts.runtime_before, facts.runtime_offset, facts.runtime_shift = elapsed.before, elapsed.offset, elapsed.shift
+        facts.exit_code, facts.preempting = state.exit_code, state.preempting
+        facts.files = dict(self._files)
+        facts.artifacts, facts.used_artifacts = state.artifacts[artifacts:], state.used_artifacts[used_artifacts:]
+        facts.alerts = state.alerts[alerts:]
+        facts.damage, facts.unfinished = [], False
+        facts.steps, facts.cut = self._steps, state.cut_count - self._cut_before
+        return facts
 
 
 def _judge_gaps(facts: Facts, gaps: list[Gap], *, young: bool, grown: bool) -> None:

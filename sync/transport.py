@@ -7,6 +7,7 @@ for all threads looks at all of its connections twice for each request, and lets
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
