@@ -6,6 +6,7 @@ on how much of it there is. Each batch is taken in by `Scan`, and then given on 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ class OneReading:
         """The batches from the first one on, once.
 
         Raises:
-            OSError: the log cannot be read.
+            OSError: the log cannot be read, or it was cut or replaced meanwhile.
             NeedsFold: see `Scan`.
         """
         while self._held:
@@ -67,7 +68,16 @@ class OneReading:
         for batch in self._batches:
             yield self._told(batch)
         self._scan.end(self.file, self.facts, young=self._young)
+        self._check()
         self.is_over = True
+
+    def _check(self) -> None:
+        """Find the log where it was: what is marked as sent has to be what was read."""
+        there, read = self.facts.log.stat(), os.fstat(self.file.fileno())
+        if (there.st_dev, there.st_ino) != (read.st_dev, read.st_ino) or there.st_size < max(
+            self._size, self.facts.size
+        ):
+            raise OSError(errno.EIO, "the log changed while it was read")
 
     def _told(self, batch: Batch) -> Batch:
         self.facts.end = batch.end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,50 @@ def test_a_sync_that_stops_at_any_request_is_made_good(rig: Rig, tmp_path: Path)
             if first.verdict is Verdict.SYNCED:
                 return
     pytest.fail("no sync came to its end")
+
+
+@pytest.mark.parametrize("lost", ["cut", "gone", "other"])
+def test_a_log_that_is_changed_meanwhile_is_never_called_synced(rig: Rig, lost: str) -> None:
+    """Cut, removed or replaced after its first rows were read: failed, named, not marked."""
+    log = put(rig.folder, *map(wide, range(12)))
+    rig.settle(log)
+    other = put(rig.folder.parent, *map(wide, range(12)))
+    act = {"cut": lambda: os.truncate(log, 200_000), "gone": log.unlink, "other": lambda: other.replace(log)}[lost]
+    left = [act]
+
+    def change(_: int, operation: str, __: Any) -> None:
+        if operation == "UpsertBucket" and left:
+            left.pop()()
+
+    rig.backend.before = change
+    with at_once(), spied() as used:
+        report = rig.only(rig.sync(body_bytes=SMALL_BODY))
+
+    assert used.called
+    assert report.verdict is Verdict.FAILED
+    assert "changed while it was read" in report.reason or "No such file" in report.reason
+    assert not log.with_name(log.name + ".synced").exists()
+
+
+def test_a_log_that_grows_meanwhile_is_sent_as_far_as_it_came(rig: Rig) -> None:
+    """What is appended in time goes too, and is in the summary and the verdict."""
+    log = put(rig.folder, *map(wide, range(12)), end=False)
+    rig.settle(log)
+    left = [lambda: logs.make_log(log, logs.row(12, {"late": 1}), logs.exit_record(), append=True)]
+
+    def grow(_: int, operation: str, __: Any) -> None:
+        if operation == "UpsertBucket" and left:
+            left.pop()()
+
+    rig.backend.before = grow
+    with at_once(), spied() as used:
+        report = rig.only(rig.sync(body_bytes=SMALL_BODY))
+
+    run = rig.backend.runs[RUN]
+    assert used.called
+    assert (report.verdict, report.rows, run.complete) == (Verdict.SYNCED, 13, True)
+    assert run.rows == load(log).rows
+    assert run.summary["late"] == 1
 
 
 def test_damage_is_noted_before_a_body_goes_that_lies_behind_it(rig: Rig, tmp_path: Path) -> None:
