@@ -208,10 +208,8 @@ class RunReplay:
         if only is None or only.cursor is not None or settings.dry_run or only.head.size < onereading.SMALLEST:
             yield None
             return
-        if self.context.readings is not None and work.is_young(
-            only
-        ):  # the next pass goes on with the fold of this reading
-            yield None
+        if self.context.readings is not None and work.is_young(only):
+            yield None  # the next pass goes on with what this one folds
             return
         only.place = Stitch(self._openings(), work.start, settings.overlap, work.anchors).begin()
         young = work.is_young(only)
