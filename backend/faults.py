@@ -219,6 +219,9 @@ class Faults:
         elif rule.action == "reset":
             self._connections.abort(scope)
             await _until_gone(receive)
+        elif rule.when == "within-body" and rule.seconds:  # the rest of the body stays where it is
+            await self._sleep(rule.seconds)
+            self._connections.abort(scope)
         else:
             hung = asyncio.ensure_future(_until_gone(receive))
             await asyncio.wait([hung], timeout=rule.seconds or None)

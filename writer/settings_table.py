@@ -316,7 +316,20 @@ UNSUPPORTED = {
 }
 """Settings of the peer whose absence somebody could miss, and what is done instead."""
 
-OWN_VARIABLES = frozenset({"API_KEY", "CONFIG_DIR", "LOCAL_RANK", "RANK", "SERVE_API_KEYS", "STATE_DIR"})
+OWN_VARIABLES = frozenset(
+    {
+        "API_KEY",
+        "API_KEY_FILE",
+        "CONFIG_DIR",
+        "HTTP_TIMEOUT",
+        "IDENTITY_TOKEN_FILE",
+        "LOCAL_RANK",
+        "RANK",
+        "SERVE_API_KEYS",
+        "STATE_DIR",
+        "X_EXTRA_HTTP_HEADERS",
+    }
+)
 """What stands behind `RUNFERRY_` in variables that are no settings of a run."""
 
 WITHOUT_EFFECT = frozenset(

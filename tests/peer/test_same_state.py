@@ -107,13 +107,14 @@ def of_our_logs(ours, tmp_path_factory):
 
 
 ALWAYS = {"program", "sync feature"}
+SOMETIMES = {"below a value in the summary"}
+"""What depends on the order in which the peer wrote the keys of a record, which is random."""
 NAMED_OF_THEIRS = {
     "console": {"console time"},
     "edits": {"null in the summary", "siblings in the summary"},
     "exception": {"console time"},
     "killed": {"run without an end"},
     "media": {"console time", "link out of the run"},
-    "nested": {"below a value in the summary"},
     "resumed": {"summed runtime"},
 }
 NAMED_OF_OURS = {
@@ -136,7 +137,7 @@ def test_our_sync_leaves_of_the_peers_logs_what_the_peers_does(of_their_logs, ki
     named, other = compare(*(state[kind] for state in of_their_logs))
 
     assert other == []
-    assert named == ALWAYS | {"core version"} | NAMED_OF_THEIRS.get(kind, set())
+    assert named - SOMETIMES == ALWAYS | {"core version"} | NAMED_OF_THEIRS.get(kind, set())
 
 
 @pytest.mark.parametrize("kind", NAMED_OF_OURS)

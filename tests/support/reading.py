@@ -60,11 +60,16 @@ def by_us(log: Path) -> dict[str, Any]:
         metrics=[peer.plain(metric) for metric in state.metrics],
         files=state.files,
         artifacts=[peer.plain(artifact) for artifact in state.artifacts],
-        alerts=[dataclasses.asdict(alert) for alert in state.alerts],
+        alerts=[_told(alert) for alert in state.alerts],
         console=[(line.stream, line.text) for line in [*state.console, *state.console_rest]],
         features=peer.plain(state.telemetry).get("feature", {}),
         end={"code": state.exit_code, "preempting": state.preempting, "status": state.status(age=0)},
     ) | {"contents": contents(log, state.files)}
+
+
+def _told(alert: Any) -> dict[str, Any]:
+    """What an alert says; where it stands in its log is the log's affair."""
+    return {key: value for key, value in dataclasses.asdict(alert).items() if key != "offset"}
 
 
 def by_the_peer(log: Path) -> dict[str, Any]:

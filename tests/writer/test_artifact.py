@@ -656,7 +656,8 @@ def test_a_full_disk_costs_the_copy_only(here, current, monkeypatch):
         assert {entry.local_path for entry in entries} == {
             str(here / name) for name in ("a.txt", "data/x.bin", "data/sub/é y.txt")
         }
-        assert not [path for path in run.file_store.directory.rglob("*") if path.is_file() and path.suffix != ".wandb"]
+        own = {".wandb", ".alive"}
+        assert not [path for path in run.file_store.directory.rglob("*") if path.is_file() and path.suffix not in own]
     run.log_artifact(artifact)
     (record,) = recorded(run)
     assert contents(record)["a.txt"] == md5(b"changed")
