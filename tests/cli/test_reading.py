@@ -182,7 +182,9 @@ def test_ls_lists_every_run_and_names_the_bad_ones(tmp_path):
     os.utime(old, (time.time() - 3600,) * 2)
     assert call("ls", tmp_path)[0] == 0
 
-    run_log(tmp_path, "empty").write_bytes(b"")
+    empty = run_log(tmp_path, "empty")
+    empty.write_bytes(b"")
+    os.utime(empty, (time.time() - 3600,) * 2)
     run_log(tmp_path, "lfs").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     code, output = call("ls", "--json", tmp_path)
     found = {row["run"]: row for row in lines(output)}

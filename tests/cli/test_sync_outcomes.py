@@ -278,6 +278,7 @@ def test_a_terminal_shows_a_table_and_a_file_gets_the_verdicts(folder: Path, ser
 
     for number in range(3):
         logs.simple_run(folder, run_id=f"g{number}")
+    server.set_faults([{"action": "delay", "path": "/file_stream", "seconds": 0.6}])  # longer than a frame takes
     ours, theirs = pty.openpty()
     verdicts = folder.parent / "verdicts"
     command = [*CLI, "sync", str(folder)]
