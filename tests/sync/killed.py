@@ -42,6 +42,8 @@ def main() -> int:
         key=ApiKey(key, base_url=url, source="test"),
         transport=Mortal(int(number), after=moment == "after"),
     )
+    for run in report.runs:
+        sys.stderr.write(f"{run.verdict.value} {run.reason}\n")
     return report.exit_code
 
 

@@ -198,7 +198,7 @@ def test_ctrl_c_stops_and_the_next_sync_goes_on(folder: Path, server: Server) ->
     """SIGINT during a wait ends at once with 130; nothing is marked, no lock is left."""
     log = logs.simple_run(folder, run_id="ctrlc")
     server.set_faults(
-        [{"action": "status", "path": "/file_stream", "nth": 1, "status": 429, "headers": {"Retry-After": "20"}}]
+        [{"action": "status", "path": "/file_stream", "nth": 1, "status": 429, "headers": {"Retry-After": "6"}}]
     )
     child = subprocess.Popen(
         [sys.executable, "-m", "runferry.cli", "sync", str(log)],
