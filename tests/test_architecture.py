@@ -108,6 +108,14 @@ def modules_after(statement):
     return set(json.loads(done.stdout))
 
 
+def test_the_map_of_sync_names_every_module():
+    """Who looks for a line of `sync/` finds its module in the document."""
+    section = (ROOT / "docs" / "architecture.md").read_text().split("## A map of `sync/`")[1].split("\n## ")[0]
+    modules = {path.stem for path in (ROOT / "sync").glob("*.py")} - {"__init__"}
+
+    assert modules - set(re.findall(r"`(\w+)(?:\.py)?`", section)) == set()
+
+
 def test_import_loads_nothing_but_itself():
     """`import runferry` costs milliseconds because every name is looked up on first use."""
     assert modules_after("import runferry") == {"runferry"}
