@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..sync.report import counted
 from .paths import SomePath
 from .syncview import clean_line
 from .text import plain_json, printable, size
@@ -96,7 +97,7 @@ def _asked(going: list[Candidate], *, as_json: bool) -> bool:
     for candidate in going:
         click.echo(f"  {printable(str(candidate.logs[0].parent))}")
     total = size(sum(candidate.bytes for candidate in going))
-    runs = f"{len(going)} run" if len(going) == 1 else f"{len(going)} runs"
+    runs = counted(len(going), "run")
     servers = printable(", ".join(sorted({candidate.server for candidate in going})))
     return click.confirm(f"Delete {runs} ({total}), sent to {servers}?", default=False)
 

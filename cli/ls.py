@@ -15,9 +15,10 @@ from ..logformat.segments import Head
 from ..sync.clock import SystemClock
 from ..sync.liveness import Liveness
 from ..sync.plan import read_head
+from ..sync.report import counted, elapsed
 from ..sync.status import sync_status
 from .paths import SomePath
-from .text import PIPE_WIDTH, ago, plain_json, printable, size, stale_after_option
+from .text import PIPE_WIDTH, plain_json, printable, size, stale_after_option
 
 _WIDE = 120  # columns from which on samples, sizes and paths are shown
 _WIDEST = 200  # and pages at the server
@@ -113,7 +114,7 @@ def _problem(state: RunState, length: int) -> str:
     if reasons == [GapReason.BAD_HEADER.value]:
         return "not a log"
     lost = state.records_lost
-    return ", ".join(reasons) + ("" if lost is None else f" ({lost} records lost)")
+    return ", ".join(reasons) + ("" if lost is None else f" ({counted(lost, 'record')} lost)")
 
 
 def _print_json(rows: Iterator[dict[str, Any]]) -> bool:
@@ -155,7 +156,7 @@ def _table(rows: list[dict[str, Any]], *, wide: bool, problems: bool, widest: bo
     if wide:
         columns["samples"] = lambda row: str(row.get("samples", ""))
         columns["size"] = lambda row: size(row["size"]) if "size" in row else ""
-    columns["written"] = lambda row: f"{ago(row['age'])} ago" if "age" in row else ""
+    columns["written"] = lambda row: f"{elapsed(row['age'])} ago" if "age" in row else ""
     columns["synced"] = lambda row: row.get("sync", "")
     for title in columns:
         table.add_column(title, justify="right" if title in {"rows", "samples", "size"} else "left", no_wrap=True)

@@ -20,6 +20,7 @@ from ..logformat import (
     RunState,
     WireError,
     find_logs,
+    head_of,
     in_order,
     latest_run,
     log_name,
@@ -29,8 +30,9 @@ from ..logformat import (
 from ..logformat.describe import describe
 from ..logformat.schema import KINDS
 from ..logformat.segments import fold
+from ..sync.report import elapsed
 from .paths import SomePath
-from .text import ago, clip, plain_json, printable, stale_after_option, when
+from .text import clip, plain_json, printable, stale_after_option, when
 
 
 @click.command()
@@ -179,7 +181,7 @@ def _print_summary(logs: list[Path], *, as_json: bool, stale_after: float) -> bo
         return bool(gaps)
     for line in _summary_lines(logs, state, status, gaps):
         click.echo(printable(line))
-    if others := len({*siblings(logs[-1])} - {*logs}):
+    if others := _logs_beside(logs):
         click.echo(f"more     {others} more log(s) of this run beside it: name its directory, or its id, to fold all")
     return bool(gaps)
 
@@ -232,7 +234,7 @@ def _summary_lines(logs: list[Path], state: RunState, status: str, gaps: list[tu
         yield f"started  {when(info.start_time_ns / 1e9)}, ran {state.runtime:.0f} s"
     if state.environment is not None and state.environment.program:
         yield f"program  {clip(' '.join([state.environment.program, *state.environment.args]), 120)}"
-    silent = f", silent for {ago(age_of(logs[-1]))}" if state.has_run else ""
+    silent = f", silent for {elapsed(age_of(logs[-1]))}" if state.has_run else ""
     end = f"no exit record{silent}" if state.exit_code is None else f"exit code {state.exit_code}"
     yield f"status   {status} ({end})"
     yield f"holds    {state.row_count} rows, {state.sample_count} samples, {state.console_count} console lines"

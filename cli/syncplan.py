@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..sync.report import counted, elapsed
 from .paths import SomePath
 from .syncoptions import choice_options, settings_of, target_options
-from .text import PIPE_WIDTH, ago, plain_json, printable, size
+from .text import PIPE_WIDTH, plain_json, printable, size
 
 if TYPE_CHECKING:
     from ..sync import Preview, RunPreview
@@ -95,7 +96,7 @@ def _print_table(found: Preview) -> None:
         click.echo(f"{printable(path)}: no record yet: the run begins", err=True)
     todo = sum(run.todo.value in {"all", "rest"} for run in found.runs)
     left_out = sum(found.left_out.values())
-    text = f"{len(found.runs)} runs, {todo} to sync"
+    text = f"{counted(len(found.runs), 'run')}, {todo} to sync"
     click.echo(f"{text}, {left_out} left out" if left_out else text, err=True)
 
 
@@ -109,7 +110,7 @@ def _cells(run: RunPreview) -> tuple[str, ...]:
         run.todo.value,
         str(len(run.logs)),
         size(run.bytes),
-        f"{ago(time.time() - run.modified)} ago",
+        f"{elapsed(time.time() - run.modified)} ago",
         str(run.rows_sent),
         f"{run.entity or '(your entity)'}/{run.project}",
         run.logs[0],

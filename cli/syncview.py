@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from ..sync.board import Board, groups, shape
-from ..sync.report import Cleaned, Event, Finished, Paused, Planned, Retrying, RunReport, Started, Verdict, WouldSend
+from ..sync.report import (
+    Cleaned,
+    Event,
+    Finished,
+    Paused,
+    Planned,
+    Retrying,
+    RunReport,
+    Started,
+    Verdict,
+    WouldSend,
+    counted,
+)
 from .text import clip, plain_json, printable, size, span
 
 if TYPE_CHECKING:
@@ -145,7 +157,7 @@ class PlainLines:
                 self._unannounced.discard(log)
                 new = active.of - active.first
                 about = "about " if active.estimated else ""
-                self._say(f"{active.run}: {about}{new} of {_count(active.of, 'row')} to {active.target}")
+                self._say(f"{active.run}: {about}{new} of {counted(active.of, 'row')} to {active.target}")
         if now - self._spoke >= PROGRESS_EVERY_S and (self._board.active or self._board.waits):
             self._say(self._progress())
 
@@ -158,7 +170,7 @@ class PlainLines:
 
     def _progress(self) -> str:
         board = self._board
-        parts = [f"{len(board.verdicts)} of {_count(board.logs, 'log')} done, {_count(board.sent, 'row')} sent"]
+        parts = [f"{len(board.verdicts)} of {counted(board.logs, 'log')} done, {counted(board.sent, 'row')} sent"]
         rate = board.rate()
         if rate >= 1:
             parts.append(f"{rate:.0f} rows/s")
@@ -256,7 +268,7 @@ class Lines:
 
     def _of(self, event: Event) -> list[tuple[str, bool]]:
         if isinstance(event, Planned):
-            return [(f"{_count(event.logs, 'log')} of {_count(event.runs, 'run')}", False)]
+            return [(f"{counted(event.logs, 'log')} of {counted(event.runs, 'run')}", False)]
         if isinstance(event, (Retrying, Paused)):
             return [(text, False) for text in self._wait(event)]
         if isinstance(event, WouldSend):
@@ -303,7 +315,7 @@ class Lines:
             lines.append(f"{group.count} {group.verdict.value}: {clip(group.reason, _LONGEST_REASON)}: {names}")
         if len(found) > _MOST_GROUPS:
             rest = sum(group.count for group in found[_MOST_GROUPS:])
-            lines.append(f"{_count(rest, 'log')} for other reasons")
+            lines.append(f"{counted(rest, 'log')} for other reasons")
         return lines
 
 
@@ -312,8 +324,8 @@ def verdict_line(report: RunReport) -> str:
     parts = [f"{report.verdict.value:<8}{printable(report.log)}"]
     if report.verdict is not Verdict.SKIPPED:
         if report.rows or report.rows_sent or report.files_sent:
-            files = _count(report.files_sent, "file")
-            parts.append(f"{_count(report.rows, 'row')}, {report.rows_sent} new, {files} sent")
+            files = counted(report.files_sent, "file")
+            parts.append(f"{counted(report.rows, 'row')}, {report.rows_sent} new, {files} sent")
         if report.url is not None:
             parts.append(printable(report.url))
     if report.reason:
@@ -335,8 +347,4 @@ def _counts(event: Finished) -> str:
     text += _NEXT.get(event.exit_code, "")
     left_out = sum(event.left_out.values())
     why = ", ".join(f"{number} by --{reason.replace('_', '-')}" for reason, number in sorted(event.left_out.items()))
-    return f"{text}; {_count(left_out, 'run')} left out: {why}" if left_out else text
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    return f"{text}; {counted(left_out, 'run')} left out: {why}" if left_out else text

@@ -56,14 +56,6 @@ def size(count: int) -> str:
     raise AssertionError(unit)
 
 
-def ago(seconds: float) -> str:
-    """A span of time for people, in its largest unit."""
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0, seconds):.0f} s"
-
-
 def span(seconds: float) -> str:
     """A wait for people, rounded up, in the unit that takes two digits where one does."""
     whole = math.ceil(max(0.0, seconds))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..sync.report import counted
 from .paths import SomePath
 from .text import clip, plain_json, printable, stale_after_option
 
@@ -16,14 +17,23 @@ if TYPE_CHECKING:
     from ..sync.integrity import Integrity
 
 
+_REMOTE_ONLY = ("project", "entity", "run_id", "overlap", "follow_links")
+
+
 @click.command()
 @click.argument("paths", nargs=-1, type=SomePath())
 @click.option("--remote", is_flag=True, help="Compare with the server.")
-@click.option("--deep", is_flag=True, help="With --remote: step and values of every row, not only how many there are.")
+@click.option("--deep", is_flag=True, help="With --remote: also each row's step and values.")
 @click.option("-p", "--project", help="With --remote, as for sync.")
 @click.option("-e", "--entity", help="With --remote, as for sync.")
 @click.option("--id", "run_id", help="With --remote, as for sync.")
 @click.option("--base-url", help="With --remote: server; else as for sync.")
+@click.option(
+    "--overlap",
+    type=click.Choice(["last", "first", "both"]),
+    help="With --remote: how logs of one run are stitched.  [default: as they were sent]",
+)
+@click.option("--follow-links", is_flag=True, help="With --remote, as for sync.  [default: as it was sent]")
 @click.option(
     "--retry-for", type=float, default=60.0, show_default=True, help="With --remote: seconds to retry a request."
 )
@@ -49,7 +59,8 @@ def command(
       0    all whole, or equal
       1    something is damaged, differs, or could not be compared
       2    usage, or no (valid) API key
-      75   the server could not be reached: try again later
+      75   the server could not be reached, or a run goes on
+           and has to be synced again: try again later
       130  interrupted
     """
     if not paths and not Path("wandb").exists():
@@ -57,8 +68,10 @@ def command(
     paths = paths or (Path("wandb"),)
     if remote:
         code = _remote(paths, base_url, deep=deep, as_json=as_json, options=options)
-    elif deep or base_url or any(options[name] for name in ("project", "entity", "run_id")):
-        raise click.UsageError("--deep, --project, --entity, --id and --base-url go with --remote")
+    elif deep or base_url or any(options[name] for name in _REMOTE_ONLY):
+        raise click.UsageError(
+            "--deep, --project, --entity, --id, --base-url, --overlap and --follow-links go with --remote"
+        )
     else:
         code = _local(paths, options["stale_after"], as_json=as_json)
     raise click.exceptions.Exit(code)
@@ -87,7 +100,7 @@ def _local(paths: tuple[Path, ...], stale_after: float, *, as_json: bool) -> int
 
 
 def _log_line(word: str, found: Integrity) -> str:
-    parts = [f"{word:<9}{printable(found.log)}", f"{found.rows} rows"]
+    parts = [f"{word:<9}{printable(found.log)}", counted(found.rows, "row")]
     return "  ".join([*parts, printable(found.reason)] if found.reason else parts)
 
 
@@ -108,8 +121,9 @@ def _remote(
             click.echo(f"waiting {event.wait:.1f} s before {printable(event.what)}: {reason}", err=True)
 
     try:
+        overlap = options.pop("overlap")
         settings = SyncSettings(base_url=base_url or find_base_url(), **options)
-        report = verify_remote(paths, settings, deep=deep, told=show, reporter=news)
+        report = verify_remote(paths, settings, deep=deep, overlap=overlap, told=show, reporter=news)
     except (NoCredentials, UsageError) as error:
         raise click.ClickException(str(error)) from None
     _finish(Counter(report.counts()), report.exit_code, as_json=as_json)
@@ -119,7 +133,7 @@ def _remote(
 def _run_line(found: Verification) -> str:
     rows = next((check.logs for check in found.checks if check.name == "rows"), None)
     parts = [f"{found.match.value:<9}{printable(found.logs[-1])}"]
-    parts += [f"{rows} rows"] if rows is not None else []
+    parts += [counted(rows, "row")] if rows is not None else []
     parts += [printable(found.target)] if found.target else []
     parts += [printable(found.reason)] if found.reason else []
     return "  ".join(parts)

@@ -5,6 +5,7 @@ Whatever is not known keeps the run: a checkpoint that somebody saved there by h
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -21,6 +22,7 @@ _KNOWN = {
     "tmp": re.compile(r".*", re.DOTALL),  # what was on its way when a process was killed
 }
 """Folder of a run directory -> names of files in it that are nobody's but a writer's."""
+_PART = 1024 * 1024  # bytes read at a time
 
 
 def reason_to_keep(folders: Mapping[Path, str], marks: Mapping[str, FileMark]) -> str:
@@ -60,7 +62,18 @@ def _is_as_sent(path: Path, mark: FileMark) -> bool:
         status = path.stat()
     except OSError:
         return False
-    return (status.st_size, status.st_mtime_ns) == (mark.size, mark.mtime_ns)
+    if status.st_size != mark.size or not stat.S_ISREG(status.st_mode):
+        return False
+    return status.st_mtime_ns == mark.mtime_ns or _sha256(path) == mark.sha256
+
+
+def _sha256(path: Path) -> str:
+    """Bytes decide where the time is another, as `cp -r` leaves it."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(_PART):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def _is_of_writer(name: str, log_name: str) -> bool:

@@ -34,6 +34,7 @@ from .liveness import Liveness
 from .lock import Lock, LockedError
 from .places import Places, default_state_dir, is_writable
 from .plan import LogHead, read_head
+from .report import counted, elapsed
 
 _MOVING = ".moving"  # end of a name in the trash: it is not decided yet whether it stays there
 
@@ -209,7 +210,10 @@ class Cleaner:
         """What the server has of the run of these logs, oldest first; `_KeptError` with the first reason to keep it."""
         cursors = [self._check_log(log) for log in logs]
         if cursors[-1].exit_code is None:
-            raise _KeptError("its end was not seen: the log has no exit record that the server knows")
+            raise _KeptError(
+                "its end was not seen: the log has no exit record that the server knows. If it crashed and all of it is "
+                "at the server (`runferry verify --remote`), delete its directory by hand"
+            )
         homes = {(cursor.target.base_url, cursor.entity, cursor.project, cursor.run_id) for cursor in cursors}
         if not all(Places(log, self._state_dir, is_writable).marker.exists() for log in logs):
             raise _KeptError("it is not marked as synced")
@@ -221,7 +225,7 @@ class Cleaner:
         for log, cursor in zip(logs, cursors, strict=True):
             # (Logs that were sent as one run by `--id` are looked at one by one.)
             if cursor.run_id == run_id_of(log) and len(cursor.kin) > len(logs):
-                raise _KeptError(f"the run had {len(cursor.kin)} logs, and {len(logs)} of them are here")
+                raise _KeptError(f"the run had {counted(len(cursor.kin), 'log')}, and {len(logs)} of them are here")
         marks = {name: mark for cursor in cursors for name, mark in cursor.files.items()}
         _check_folders({log.parent: log.name for log in logs}, marks)
         return _Sent(cursors[-1].target.base_url, marks)
@@ -234,7 +238,7 @@ class Cleaner:
         if cursor is None:
             raise _KeptError(note or "it was not synced from here")
         if not cursor.complete:
-            raise _KeptError(f"not all of it is at the server: {cursor.sent.history} rows were sent")
+            raise _KeptError(f"not all of it is at the server: sent so far {counted(cursor.sent.history, 'row')}")
         if cursor.size != status.st_size or cursor.offset != cursor.size:
             raise _KeptError("it has changed since it was synced")
         if read_heartbeat(log) is not None and Liveness(self._clock).is_alive(log, status.st_mtime, stale_after=1.0):
@@ -244,7 +248,7 @@ class Cleaner:
             raise _KeptError(other)
         age = self._clock.time() - status.st_mtime
         if self._older_than and age < self._older_than:
-            raise _KeptError(f"it last changed {max(age, 0) / 3600:.1f} h ago")
+            raise _KeptError(f"it last changed {elapsed(age)} ago")
         return cursor
 
     # -- deleting ----------------------------------------------------------------------------------------------------

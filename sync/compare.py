@@ -22,19 +22,20 @@ from ..logformat import WireError, decode_history
 from .context import Context
 from .cursor import load
 from .errors import AuthError, OutOfTime, Permanent, SyncError
-from .filelane import made_files, recorded_files
+from .filelane import MADE, made_files, recorded_files
 from .lines import Row, Rows
 from .places import Places, is_writable
 from .plan import LogHead, RunPlan
 from .remote import Place, Remote, RemoteState, Unknown
 from .replay import RunReplay
-from .report import shorten
+from .report import counted, shorten
 from .rowlane import gather_console
 from .runfiles import ConsoleFile, RunFile
 from .scan import good_records
 from .settings import SyncSettings
 from .work import RunWork
 
+STILL_GROWING = "the run goes on and has grown since its last sync: sync again"
 _COMMITTED = "COMMITTED"
 _PART = 1024 * 1024
 
@@ -58,6 +59,8 @@ class Check:
     """What the logs hold, where that is a number or a word."""
     server: Any = None
     note: str = ""
+    behind: bool = False
+    """What differs is what a server lacks, or has older, until the next sync of a run that goes on."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,13 @@ class Held:
     """Files that the logs name and that are not here to be compared."""
 
 
-def verify_run(plan: RunPlan, context: Context, remote: Remote, *, deep: bool = False) -> Verification:
+def verify_run(
+    plan: RunPlan, context: Context, remote: Remote, *, deep: bool = False, overlap: str | None = None
+) -> Verification:
     """Compare one run. Never raises but for a stop (`Interrupted`).
 
-    `deep` compares step and values of every row, which asks for all of them.
+    `deep` compares step and values of every row, which asks for all of them; `overlap` is the policy by which the logs are
+    stitched, None for the one by which they were sent.
     """
     logs = tuple(os.fspath(head.path) for head in plan.segments)
 
@@ -122,8 +128,7 @@ def verify_run(plan: RunPlan, context: Context, remote: Remote, *, deep: bool = 
         )
 
     try:
-        quiet = replace(context, settings=replace(context.settings, dry_run=True, following=False))
-        work = RunReplay(plan, quiet).read()
+        work = RunReplay(plan, replace(context, settings=_settings(plan, context.settings, overlap))).read()
         place = _place(work)
         state = remote.state(place)
         with contextlib.closing(ConsoleFile()) as console:
@@ -144,20 +149,43 @@ def verify_run(plan: RunPlan, context: Context, remote: Remote, *, deep: bool = 
     if state is None:
         return Verification(plan.run_id, logs, target, Match.DIFFERS, "the server has no such run")
     damage = [line for segment in work.segments for line in segment.found.damage_lines()]
-    return _judged(plan.run_id, logs, target, checks, damage)
+    return _judged(plan.run_id, logs, target, checks, damage, goes_on=_has_grown(work))
 
 
-def _judged(run: str, logs: tuple[str, ...], target: str, checks: list[Check], damage: list[str]) -> Verification:
+def _settings(plan: RunPlan, settings: SyncSettings, overlap: str | None) -> SyncSettings:
+    """Those by which the run was sent to this server, where its cursors say."""
+    cursors = [load(Places(head.path, settings.state_dir, is_writable).cursors)[0] for head in plan.segments]
+    sent = [cursor for cursor in cursors if cursor is not None and cursor.target.base_url == settings.base_url]
+    return replace(
+        settings,
+        dry_run=True,
+        following=False,
+        overlap=overlap or (sent[-1].overlap if sent else settings.overlap),
+        follow_links=settings.follow_links or any(cursor.follow_links for cursor in sent),
+    )
+
+
+def _has_grown(work: RunWork) -> bool:
+    """Whether the run goes on, and its log holds what was not sent yet."""
+    last, cursor = work.last.found, work.last.cursor
+    return cursor is not None and last.exit_code is None and last.end > cursor.offset and work.is_young(work.last)
+
+
+def _judged(
+    run: str, logs: tuple[str, ...], target: str, checks: list[Check], damage: list[str], *, goes_on: bool
+) -> Verification:
     different = [f"{check.name}: {check.note}" for check in checks if check.match is Match.DIFFERS]
     unchecked = [check.name for check in checks if check.match is Match.UNKNOWN]
     match, reason = Match.EQUAL, f"not checked: {', '.join(unchecked)}" if unchecked else ""
     if different:
-        match, reason = Match.DIFFERS, "; ".join(different)
+        goes_on = goes_on and all(check.behind for check in checks if check.match is Match.DIFFERS)
+        match, reason = Match.DIFFERS, "; ".join([*([STILL_GROWING] if goes_on else []), *different])
     elif any(check.name == "rows" and check.match is Match.UNKNOWN for check in checks):
         match, reason = Match.UNKNOWN, f"the server does not tell how many rows it has ({reason})"
     if damage:  # what cannot be read here is compared with nothing
         reason = "; ".join([*filter(None, [reason]), f"damaged here: {shorten(damage)}"])
-    return Verification(run, logs, target, match, reason, tuple(checks), is_damaged=bool(damage))
+    late = goes_on and bool(different)
+    return Verification(run, logs, target, match, reason, tuple(checks), try_again=late, is_damaged=bool(damage))
 
 
 def _place(work: RunWork) -> Place:
@@ -267,10 +295,10 @@ def _unchecked(name: str, ours: Any, why: Unknown) -> Check:
 def _number(name: str, ours: int | None, theirs: int | Unknown) -> Check:
     if isinstance(theirs, Unknown):
         return _unchecked(name, ours, theirs)
-    same = ours == theirs
-    return Check(
-        name, Match.EQUAL if same else Match.DIFFERS, ours, theirs, "" if same else f"{ours} here, {theirs} there"
-    )
+    if ours == theirs:
+        return Check(name, Match.EQUAL, ours, theirs)
+    behind = ours is not None and ours > theirs
+    return Check(name, Match.DIFFERS, ours, theirs, f"{ours} here, {theirs} there", behind)
 
 
 def _end(exit_code: int | None, theirs: str | Unknown) -> Check:
@@ -291,8 +319,9 @@ def _tree(name: str, ours: dict[str, Any], theirs: dict[str, Any] | Unknown) -> 
         return _unchecked(name, None, theirs)
     wrong = [f"{key} is missing there" for key in ours if key not in theirs]
     wrong += [f"{key} differs" for key in ours if key in theirs and not _is_same(ours[key], theirs[key])]
-    wrong += [f"{key} is only there" for key in theirs if key not in ours and not key.startswith("_")]
-    return Check(name, Match.DIFFERS if wrong else Match.EQUAL, len(ours), len(theirs), shorten(wrong))
+    more = [f"{key} is only there" for key in theirs if key not in ours and not key.startswith("_")]
+    match = Match.DIFFERS if wrong or more else Match.EQUAL
+    return Check(name, match, len(ours), len(theirs), shorten([*wrong, *more]), behind=not more)
 
 
 def _values(config: dict[str, Any] | Unknown) -> Any:
@@ -328,22 +357,24 @@ def _files(held: Held, state: RemoteState) -> Check:
     """Whether each file that can be read here is there, with the same size and bytes."""
     if isinstance(state.files, Unknown):
         return _unchecked("files", len(held.files), state.files)
-    wrong, by_size = [], 0
+    wrong, by_size, behind = [], 0, True
     for file in held.files:
         there = state.files.get(file.name)
         if there is None:
             wrong.append(f"{file.name} is missing there")
         elif there.size != file.size:
-            wrong.append(f"{file.name} has {file.size} bytes here, {there.size} there")
+            wrong.append(f"{file.name} has {counted(file.size, 'byte')} here, {there.size} there")
+            behind = behind and file.name in MADE
         elif not there.md5:
             by_size += 1
         elif there.md5 not in _digests(file):
             wrong.append(f"{file.name} has other bytes there")
+            behind = behind and file.name in MADE
     notes = [shorten(wrong)] if wrong else []
     notes += [f"{by_size} by size alone, as the server tells no MD5"] if by_size else []
     notes += [f"not here to be compared: {shorten(held.missing)}"] if held.missing else []
     match = Match.DIFFERS if wrong else Match.UNKNOWN if held.missing or by_size else Match.EQUAL
-    return Check("files", match, len(held.files), len(state.files), "; ".join(notes))
+    return Check("files", match, len(held.files), len(state.files), "; ".join(notes), behind)
 
 
 def _digests(file: RunFile) -> set[str]:
@@ -370,9 +401,9 @@ def _artifacts(artifacts: list[Any], state: RemoteState) -> Check:
         elif said != _COMMITTED:
             wrong.append(f"{record.name} is {said.lower()} there")
     notes = [shorten(wrong)] if wrong else []
-    notes += [f"{parts} parts of artifacts are not compared"] if parts else []
+    notes += [f"not compared: {counted(parts, 'part')} of artifacts"] if parts else []
     match = Match.DIFFERS if wrong else Match.UNKNOWN if parts else Match.EQUAL
-    return Check("artifacts", match, len(artifacts), len(state.artifacts), "; ".join(notes))
+    return Check("artifacts", match, len(artifacts), len(state.artifacts), "; ".join(notes), behind=True)
 
 
 def _steps(work: RunWork, remote: Remote, place: Place) -> Check:
@@ -392,7 +423,8 @@ def _steps(work: RunWork, remote: Remote, place: Place) -> Check:
         wrong.append(
             f"step {step} has other values there" if same else f"step {step}: {here[step]} here, {there[step]} there"
         )
-    return Check("steps", Match.DIFFERS if wrong else Match.EQUAL, len(here), len(there), shorten(wrong))
+    match = Match.DIFFERS if wrong else Match.EQUAL
+    return Check("steps", match, len(here), len(there), shorten(wrong), behind=not theirs - ours)
 
 
 # -- where runs were sent to -----------------------------------------------------------------------------------------

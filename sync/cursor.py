@@ -139,6 +139,8 @@ class Cursor:
     """Highest step that the run had at the server before the first of them."""
     overlap: str = "last"
     """The policy by which the logs were stitched."""
+    follow_links: bool = False
+    """Files were read through links out of the run's directory, as far as the last verdict knows."""
     row_before: str = ""
     """What tells the last of those rows from all others."""
     inherited: dict[str, Any] = field(default_factory=dict)
@@ -276,6 +278,7 @@ def _from_json(document: Any) -> Cursor:
         kin=[_count(start) for start in document.get("kin", [])],
         highest_before=_maybe_step(document.get("highest_before")),
         overlap=_text(document.get("overlap", "last")),
+        follow_links=document.get("follow_links") is True,
         row_before=_text(document.get("row_before", "")),
         inherited=_tree(document.get("inherited", {})),
         version=document["version"],

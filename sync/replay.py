@@ -143,7 +143,8 @@ class RunReplay:
                     if settings.dry_run:
                         from .dryrun import dry_run
 
-                        return dry_run(work)
+                        again = settings.include_synced or settings.changes_run or self._is_stitched_otherwise()
+                        return dry_run(work, again=again)
                     if contact.prepare(work):
                         work.unread()
                         self._scan()

@@ -111,6 +111,15 @@ class WouldSend(Event):
     file_bytes: int = 0
     artifacts: int = 0
     alerts: int = 0
+    new_samples: int = 0
+    """Of the samples those that are not at the server yet, as far as the cursor knows; so it is with what follows."""
+    new_console_lines: int = 0
+    new_files: int = 0
+    new_file_bytes: int = 0
+    new_artifacts: int = 0
+    new_alerts: int = 0
+    nothing: bool = False
+    """The cursor says that all of the log was sent, and nothing has changed since."""
 
 
 @dataclass(frozen=True)
@@ -240,11 +249,24 @@ class Report:
         return counts
 
 
-def shorten(items: Iterable[str], limit: int = 3) -> str:
-    """The first few of `items`, comma-separated, and how many more there are."""
+def counted(number: int, word: str) -> str:
+    """How many of what: "1 row", "2 rows"; `word` is the singular of one that takes an s."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def elapsed(seconds: float) -> str:
+    """A span of time in its largest unit."""
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0, seconds):.0f} s"
+
+
+def shorten(items: Iterable[str], limit: int = 3, separator: str = ", ") -> str:
+    """The first few of `items`, and how many more there are."""
     listed = list(items)
     more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
-    return ", ".join(listed[:limit]) + more
+    return separator.join(listed[:limit]) + more
 
 
 class Several:

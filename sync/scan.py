@@ -19,6 +19,7 @@ from ..logformat.steps import ALL_STEPS, Steps
 from .cursor import Lines
 from .lines import Console
 from .plainrows import Block, PlainRows, in_blocks
+from .report import counted
 
 _ROWS = {"history", "summary"}  # kinds of records that rows are made of
 _DIVIDING = {"header", "run"}  # what stands before rows; between them it may begin another count of steps
@@ -82,7 +83,7 @@ class Facts:
         """Each gap in a few words."""
         lines = []
         for gap in self.damage:
-            lost = "" if gap.records_lost is None else f", {gap.records_lost} records"
+            lost = "" if gap.records_lost is None else f", {counted(gap.records_lost, 'record')}"
             lines.append(f"bytes {gap.offset}-{gap.end} ({gap.reason.value}{lost})")
         return lines
 

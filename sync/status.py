@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .cursor import load
 from .places import Places, default_state_dir
+from .report import counted
 from .weburl import run_url
 
 
@@ -31,7 +32,7 @@ def sync_status(log: Path, state_dir: Path | None = None) -> SyncStatus:
         length = log.stat().st_size
     except OSError:
         length = 0
-    words = f"{cursor.sent.history} rows sent"
+    words = f"{counted(cursor.sent.history, 'row')} sent"
     if cursor.complete:
         words = "synced" if cursor.size == length else "grew since"
     elif cursor.lacks and cursor.size == length:

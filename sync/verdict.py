@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .report import RunReport, Verdict, shorten
+from .report import RunReport, Verdict, counted, shorten
 from .rewind import leftovers
 from .segment import Segment
 from .weburl import run_url
@@ -30,12 +30,13 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             segment.missing += work.missing
             segment.missing += leftovers(work)
             cursor.complete = not (segment.missing or segment.facts.unfinished or work.files_wait)
+            cursor.follow_links = work.context.settings.follow_links
             cursor.size, cursor.gaps, cursor.lacks = segment.facts.size, segment.facts.gaps(), len(segment.missing)
             cursor.save(segment.places.cursor)
         ended = not is_last or work.exit_code(segment) is not None
         reason = note
         if segment.missing:
-            verdict, reason = Verdict.PARTIAL, f"missing: {shorten(segment.missing)}"
+            verdict, reason = Verdict.PARTIAL, what_is_missing(segment.missing)
         elif not ended and work.is_young(segment):
             verdict, reason = Verdict.LIVE, note or "no exit record yet: the run goes on"
         else:
@@ -52,6 +53,13 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
     return reports
 
 
+def what_is_missing(missing: list[str]) -> str:
+    """What is missing of a log, in one line, and what to do where it is a file of this machine."""
+    gone = any(line.endswith(": missing") or "(missing)" in line for line in missing)
+    remedy = "; put the missing files back and sync again" if gone else ""
+    return f"missing: {shorten(missing, separator='; ')}{remedy}"
+
+
 def cut_notes(work: RunWork, segment: Segment) -> list[str]:
     """What of a log does not count, because another log of the run has its steps; and what it was taken for."""
     notes = []
@@ -64,10 +72,10 @@ def cut_notes(work: RunWork, segment: Segment) -> list[str]:
         return []
     if facts.cut and place.steps.below is not None:
         notes.append(
-            f"{facts.cut} rows from step {place.steps.below + place.step_shift} on are replaced by a later log's"
+            f"a later log's rows replace {counted(facts.cut, 'row')} from step {place.steps.below + place.step_shift} on"
         )
     elif facts.cut:
-        notes.append(f"{facts.cut} rows are left out: an earlier log has their steps (overlap: {overlap})")
+        notes.append(f"left out: {counted(facts.cut, 'row')} whose steps an earlier log has (overlap: {overlap})")
     if place.step_shift and not segment.head.resume:
         notes.append(
             f"it begins at step 0 again and does not say that it goes on: {place.step_shift} is added to its steps; "

@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 
 from .compare import Match, Verification, as_sent, verify_run
-from .context import Context
 from .credentials import Credentials, find_credentials
 from .engine import open_context
 from .errors import Interrupted
-from .plan import Paths, RunPlan, group, survey
+from .liveness import Liveness
+from .plan import LogHead, Paths, RunPlan, group, survey
 from .remote import Remote
-from .report import Reporter, silent
+from .report import NOTHING_YET, Reporter, silent
 from .session import Session
 from .settings import SyncSettings, find_base_url
 
@@ -52,6 +53,7 @@ def verify_remote(
     settings: SyncSettings | None = None,
     *,
     deep: bool = False,
+    overlap: str | None = None,
     told: Callable[[Verification], object] = lambda _: None,
     reporter: Reporter = silent,
     key: Credentials | None = None,
@@ -63,6 +65,7 @@ def verify_remote(
         paths: as `sync` takes them.
         settings: as `sync` takes them; a run that was sent elsewhere than its log says is looked for where it was sent.
         deep: compare step and values of every row, and not only how many there are.
+        overlap: the policy by which several logs of a run are stitched; None for the one by which they were sent.
         told: called with each run's result as it comes, one at a time.
         reporter: told of waits.
         key: None looks it up.
@@ -76,39 +79,40 @@ def verify_remote(
     key = key or find_credentials(settings.base_url)
     heads = survey(paths)
     plans = group(as_sent([head for head in heads if not head.problem], settings), settings)
-    results = [
-        Verification(head.run_id, (os.fspath(head.path),), "", Match.UNKNOWN, head.problem)
-        for head in heads
-        if head.problem and head.is_log
-    ]
+    used = session or Session()
+    results = [_without_run(head, used.liveness, settings) for head in heads if head.problem and head.is_log]
     for result in results:
         told(result)
-    used = session or Session()
     try:
         context = open_context(replace(settings, dry_run=True), key, reporter, used)
         with contextlib.closing(context):
-            interrupted = _verify_all(plans, context, results, told, used, deep=deep)
+            verify_one = partial(verify_run, context=context, remote=Remote(context.api), deep=deep, overlap=overlap)
+            interrupted = _verify_all(plans, verify_one, settings.jobs or _JOBS, results, told, session=used)
     finally:
         if session is None:
             used.close()
     return VerifyReport(tuple(results), interrupted=interrupted)
 
 
+def _without_run(head: LogHead, liveness: Liveness, settings: SyncSettings) -> Verification:
+    """What can be said of a log that names no run."""
+    begins = liveness.is_beginning(head, settings.stale_after)
+    reason = NOTHING_YET if begins else head.problem
+    return Verification(head.run_id, (os.fspath(head.path),), "", Match.UNKNOWN, reason, try_again=begins)
+
+
 def _verify_all(
     plans: list[RunPlan],
-    context: Context,
+    verify_one: Callable[[RunPlan], Verification],
+    jobs: int,
     results: list[Verification],
     told: Callable[[Verification], object],
-    session: Session,
     *,
-    deep: bool,
+    session: Session,
 ) -> bool:
     """Adds to `results`; True when the user interrupted."""
-    remote = Remote(context.api)
-    workers = ThreadPoolExecutor(min(context.settings.jobs or _JOBS, _JOBS), thread_name_prefix="runferry-verify")
-    futures: list[Future[Verification]] = [
-        workers.submit(verify_run, plan, context, remote, deep=deep) for plan in plans
-    ]
+    workers = ThreadPoolExecutor(min(jobs, _JOBS), thread_name_prefix="runferry-verify")
+    futures: list[Future[Verification]] = [workers.submit(verify_one, plan) for plan in plans]
     try:
         for future in as_completed(futures):
             results.append(future.result())

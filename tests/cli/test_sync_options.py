@@ -78,7 +78,7 @@ def test_a_plan_for_people_is_a_table(folder: Path) -> None:
     code, output = call("sync", "plan", *NOWHERE, folder, "--state", "failed")
 
     assert code == 1
-    assert "1 runs, 1 to sync, 2 left out" in output
+    assert "1 run, 1 to sync, 2 left out" in output
     assert "run-x.wandb: empty (0 bytes)" in output
 
 

@@ -138,6 +138,23 @@ def test_what_writers_keep_for_themselves_goes(rig: Rig) -> None:
     assert reason(rig) == ""
 
 
+def test_a_file_of_another_time_and_the_same_bytes_goes(rig: Rig) -> None:
+    """As `cp -r` leaves it: the bytes decide; others of the same size keep the run."""
+    log = rig.run(exit_code=None)
+    saved = log.parent / "files" / "requirements.txt"
+    saved.write_text("torch")
+    logs.make_log(log, logs.files_record(saved.name), logs.exit_record(), append=True)
+    rig.settle(log)
+    rig.sync()
+    os.utime(saved, (1, 1))
+    assert [found.reason for found in cleaner(rig).look([rig.folder])] == [""]
+
+    saved.write_text("horse")
+
+    (found,) = cleaner(rig).look([rig.folder])
+    assert found.reason == "files/requirements.txt has changed since it was sent"
+
+
 def test_what_lies_on_another_file_system_is_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that is mounted into the run directory is neither entered nor deleted."""
     log = synced(rig)

@@ -295,7 +295,7 @@ def test_with_the_policy_first_the_servers_steps_count(rig: Rig) -> None:
     report = rig.sync(segment(rig, "B"), overlap="first")
 
     assert held(rig)["rows"] == [("A", 0, 99), ("B", 100, 159)]
-    assert "40 rows are left out" in rig.only(report).reason
+    assert "left out: 40 rows" in rig.only(report).reason
 
 
 def test_a_resumed_log_that_is_older_than_the_servers_rows_is_refused(rig: Rig) -> None:

@@ -92,7 +92,7 @@ def test_what_is_cut_is_told(rig: Rig) -> None:
 
     reasons = {run.log: run.reason for run in rig.sync().runs}
 
-    assert reasons == {str(found["A"]): "40 rows from step 60 on are replaced by a later log's", str(found["B"]): ""}
+    assert reasons == {str(found["A"]): "a later log's rows replace 40 rows from step 60 on", str(found["B"]): ""}
 
 
 def killed_at(rig: Rig, number: int, moment: str, log: Path, **options: Any) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from runferry.logformat import load
 from runferry.sync import SyncSettings, Verdict
 from runferry.sync.transport import Answer
-from support import logs
+from support import artifactlogs, logs
 from support.fakebackend import URL
 from support.syncrig import Rig, cursor, marker, tree
 
@@ -199,10 +199,34 @@ def test_a_dry_run_tells_and_sends_nothing(rig: Rig) -> None:
 
     report = rig.sync(dry_run=True)
 
-    assert "12 of 12 rows, 2 samples, 12 console lines" in rig.only(report).reason
+    assert "12 of 12 rows, 2 of 2 samples, 12 of 12 console lines" in rig.only(report).reason
     assert rig.backend.requests == []
     assert sorted(log.parent.iterdir()) == before
     assert report.exit_code == 0
+
+
+def test_a_dry_run_of_what_was_sent_says_that_nothing_is_new(rig: Rig) -> None:
+    """Rows, samples, lines, files, artifacts and alerts that the cursor knows are not counted as new; what was added is."""
+    log = rig.run(rows=5, exit_code=None)
+    (log.parent / "files" / "a.txt").write_text("a")
+    told = artifactlogs.alert("look")
+    logs.make_log(log, logs.files_record("a.txt"), told, logs.exit_record(), append=True)
+    rig.settle(log)
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    rig.events.clear()
+
+    reason = rig.only(rig.sync(dry_run=True)).reason
+
+    (event,) = [event for event in rig.events if event.type == "would_send"]
+    assert reason.startswith("dry run: nothing to send: (your entity)/proj/")
+    assert (event.nothing, event.files, event.alerts) == (True, 1, 1)
+    assert (event.new_rows, event.new_samples, event.new_files, event.new_file_bytes, event.new_alerts) == (0,) * 5
+    (log.parent / "files" / "b.txt").write_text("bb")
+    logs.make_log(log, logs.row(5), logs.files_record("b.txt"), artifactlogs.alert("again"), append=True)
+    reason = rig.only(rig.sync(dry_run=True)).reason
+    assert "dry run: 1 of 6 rows, 0 of 2 samples, 0 of 5 console lines" in reason
+    assert "1 of 2 files (2 bytes), 1 of 2 alerts" in reason
+    assert "nothing to send" not in rig.only(rig.sync(dry_run=True, include_synced=True)).reason
 
 
 def test_config_changes_and_metrics_arrive_with_the_first_upsert(rig: Rig) -> None:

@@ -264,6 +264,71 @@ def test_a_run_is_looked_for_where_it_was_sent(folder: Path, server: Server) -> 
     assert (code, found["match"], found["target"]) == (0, "equal", "local/elsewhere/renamed")
 
 
+@pytest.mark.parametrize("policy", ["first", "both", "last"])
+def test_logs_are_compared_by_the_policy_by_which_they_were_sent(folder: Path, server: Server, policy: str) -> None:
+    """The cursor knows it; another one that is asked for differs."""
+    for number in range(2):
+        start = logs.START_S + number * 1000
+        rows = [logs.row(step, start=start) for step in range(5 * number, 10)]
+        log = folder / f"run-2026092{number}_000000-p{policy}" / f"run-p{policy}.wandb"
+        logs.make_log(log, logs.run_record(f"p{policy}", start=start, resume=bool(number)), *rows, logs.exit_record())
+    assert run(server, "sync", folder, "--overlap", policy).returncode == 0
+
+    code, (found, _) = verify(server, "--deep", folder)
+
+    assert (code, found["match"], found["reason"]) == (0, "equal", "")
+    assert found["checks"][0]["logs"] == (15 if policy == "both" else 10)
+    other = "last" if policy == "both" else "both"
+    assert verify(server, folder, "--overlap", other)[0] == 1
+
+
+def test_files_behind_links_are_compared_as_they_were_sent(folder: Path, server: Server) -> None:
+    """The cursor knows that links were followed, so a file that a link leads to is no file that is missing."""
+    log = logs.simple_run(folder, run_id="links", rows=3, exit_code=None)
+    outside = folder.parent / "weights"
+    outside.write_bytes(b"w" * 99)
+    (log.parent / "files" / "weights").symlink_to(outside)
+    logs.make_log(log, logs.files_record("weights"), logs.exit_record(), append=True)
+    assert run(server, "sync", log, "--follow-links").returncode == 0
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, found["match"], found["reason"], checks(found)["files"]) == (0, "equal", "", "equal")
+
+
+def test_a_run_that_goes_on_is_behind_and_not_wrong(folder: Path, server: Server) -> None:
+    """It has logged more since its last sync: the reason says so, and 75 is the exit code; what the server has too much is wrong."""
+    log = logs.simple_run(folder, run_id="grown", rows=6, exit_code=None)
+    assert run(server, "sync", log).returncode == 0
+    assert verify(server, log)[0] == 0
+    logs.make_log(log, logs.row(6), logs.output("more\n"), logs.summary_record({"best": 1}), append=True)
+
+    code, (found, _) = verify(server, "--deep", log)
+
+    assert (code, found["match"], found["try_again"]) == (75, "differs", True)
+    assert found["reason"].startswith("the run goes on and has grown since its last sync: sync again; rows: 7 here, 6")
+    change(
+        server,
+        "grown",
+        """INSERT INTO lines VALUES (:rows + 6, '{"_step":31}'); INSERT INTO lines VALUES (:rows + 7, '{"_step":32}');
+        UPDATE streams SET rows = rows + 2, length = length + 2 WHERE id = :stream""",
+    )
+    code, (found, _) = verify(server, log)
+    assert (code, found["reason"].startswith("rows: 7 here, 8 there")) == (1, True)
+
+
+def test_a_log_without_a_record_yet_is_for_another_time(folder: Path, server: Server) -> None:
+    """The same words as those of a sync, as long as its writer may be there; then it is damaged."""
+    log = folder / "run-young.wandb"
+    log.touch()
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, found["match"], found["reason"]) == (75, "unknown", "no record yet: the run begins")
+    logs.set_age(log, 3600)
+    assert verify(server, log)[0] == 1
+
+
 def test_a_server_that_is_down_is_for_another_time(folder: Path, server: Server) -> None:
     """75; with a key that it does not know 2, and without --remote those options are wrong usage."""
     log = logs.simple_run(folder, run_id="down")
