@@ -330,7 +330,8 @@ def _known(db: sqlite3.Connection, collection: int, new: NewArtifact) -> sqlite3
         (new.client_id,),
     ).fetchone()
     if mine is not None:
-        if (mine["collection"], mine["digest"]) != (collection, new.digest) and mine["distributed_id"] is None:
+        is_other_content = mine["digest"] != new.digest and mine["distributed_id"] is None  # else a part of it
+        if mine["collection"] != collection or is_other_content:
             raise ArtifactError(f"artifact {new.collection!r}: its client id belongs to another artifact here")
         return mine  # type: ignore[no-any-return]
     if new.distributed_id is not None:

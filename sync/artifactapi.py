@@ -8,7 +8,7 @@ from typing import Any
 
 from . import graphql
 from .api import Api, RemoteRun, dig, headers_of, is_place
-from .errors import Permanent
+from .errors import AuthError, Permanent, TooLarge
 
 COMMITTED = "COMMITTED"
 _UNFINISHED = frozenset({"PENDING", "DELETED"})  # servers of old say the latter of one that was never finished
@@ -24,6 +24,8 @@ class Created:
     """It has this content already."""
     latest: str = ""
     """The version before it; empty where there is none."""
+    client_id: str = ""
+    """What the server was told that it is called."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,30 @@ class ArtifactApi:
         self.api = api
         self.run = run
 
-    def create(self, fields: Mapping[str, Any]) -> Created:
-        """Tell of an artifact; `fields` are those that its record gives."""
+    def create(self, fields: Mapping[str, Any], otherwise: Mapping[str, Any] | None = None) -> Created:
+        """Tell of an artifact; `fields` are those that its record gives.
+
+        Where the server refuses them for good, it is asked once more with those of `otherwise` in their place.
+        """
         given = {"entityName": self.run.entity, "projectName": self.run.project, **fields}
-        data = self._ask("CreateArtifact", graphql.CREATE_ARTIFACT, {"input": given})
+        try:
+            data = self._ask("CreateArtifact", graphql.CREATE_ARTIFACT, {"input": given})
+        except Permanent as error:
+            if otherwise is None or isinstance(error, (AuthError, TooLarge)):
+                raise
+            given |= otherwise
+            data = self._ask("CreateArtifact", graphql.CREATE_ARTIFACT, {"input": given})
         artifact = dig(data, "createArtifact", "artifact")
         latest = dig(artifact, "artifactSequence", "latestArtifact", "id")
         state = dig(artifact, "state")
         if state != COMMITTED and state not in _UNFINISHED:
             raise Permanent(f"CreateArtifact: the artifact's state is {state!r}", status=200)
-        return Created(_id(artifact, "CreateArtifact"), state == COMMITTED, latest if isinstance(latest, str) else "")
+        return Created(
+            _id(artifact, "CreateArtifact"),
+            state == COMMITTED,
+            latest if isinstance(latest, str) else "",
+            str(given.get("clientID") or ""),
+        )
 
     def create_manifest(self, artifact: str, base: str, name: str, kind: str, digest: str = "") -> ManifestPlace:
         """Tell of a manifest file; with its `digest` (base64 MD5), also where it goes."""

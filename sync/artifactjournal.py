@@ -34,6 +34,11 @@ class Journal:
         """By what `keyed` calls them."""
         return self._segment.position.artifacts
 
+    @property
+    def elsewhere(self) -> bool:
+        """The log was sent to another place before this one: its client ids may be taken."""
+        return self._segment.position.elsewhere
+
     def note(self, key: str, mark: ArtifactMark) -> None:
         """Remember how far an artifact came.
 

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .artifactapi import ArtifactApi
+from .artifactclient import is_its_own
 from .artifactjournal import Journal, keyed
 from .artifactupload import Common, PartRule, Upload
 from .contents import ContentFinder
@@ -37,8 +38,9 @@ def send_artifacts(work: RunWork) -> None:
     common = _common(work)
     for segment in work.segments:
         with contextlib.closing(Journal(segment)) as journal:
+            is_own = not journal.elsewhere and is_its_own(work.target, segment.head)
             for key, record in keyed(segment.found.artifacts):
-                _send(work, common, journal, key, record)
+                _send(work, common, journal, key, record, is_own=is_own)
             for record in segment.found.used_artifacts:
                 _use(work, common, journal, record)
 
@@ -63,8 +65,8 @@ def _common(work: RunWork) -> Common:
     return common
 
 
-def _send(work: RunWork, common: Common, journal: Journal, key: str, record: Any) -> None:
-    """Bring one artifact over, or note what is missing of it."""
+def _send(work: RunWork, common: Common, journal: Journal, key: str, record: Any, *, is_own: bool) -> None:
+    """Bring one artifact over, or note what is missing of it; `is_own`: to the only place that its log is known to have."""
     mark = journal.marks.get(key)
     if mark is not None and mark.state == DONE:
         return
@@ -72,7 +74,7 @@ def _send(work: RunWork, common: Common, journal: Journal, key: str, record: Any
     if shared in common.unfinished and record.finalize:
         return  # it must not be committed without the part that is named as missing
     try:
-        upload = Upload(common, key, record, journal)
+        upload = Upload(common, key, record, journal, is_own=is_own)
         upload.run()
         if not upload.missing:
             return

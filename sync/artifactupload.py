@@ -1,6 +1,6 @@
 """One artifact on its way to the server, in the protocol's order.
 
-    CreateArtifact             the server has this content already: done
+    CreateArtifact             the server has this content already: done; the client id is another artifact's: once more
     CreateArtifactManifest     the place of its list
     CreateArtifactFiles, PUT   batch by batch; the server takes only bytes that it does not have
     ClientIDMapping            for references to other artifacts of clients
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from . import artifactclient
 from . import manifest as manifests
 from .artifactapi import ArtifactApi, ContentPlace, ManifestPlace, Wanted
 from .artifactjournal import Journal
@@ -94,12 +95,13 @@ class Common:
 class Upload:
     """One artifact on its way. `missing` has the files that did not get there."""
 
-    def __init__(self, common: Common, key: str, record: Any, journal: Journal) -> None:
+    def __init__(self, common: Common, key: str, record: Any, journal: Journal, *, is_own: bool = True) -> None:
         self._common = common
         self._api = common.api
         self._key = key
         self._record = record
         self._journal = journal
+        self._is_own = is_own
         self._entries = self._listed()
         self._layout = manifests.layout_of(record.manifest)
         self.missing: dict[str, str] = {}
@@ -176,8 +178,13 @@ class Upload:
 
     def _create(self) -> ArtifactMark:
         record = self._record
-        created = self._api.create(_fields(record, self._api.run.run_id))
+        fields, otherwise = _fields(record, self._api.run.run_id), None
+        if record.client_id and not self._is_own:
+            otherwise = artifactclient.renamed(fields, self._api.api.base_url, self._api.run)
+        created = self._api.create(fields, otherwise)
         mark = ArtifactMark(created.id, record.digest, PENDING, record.base_id or created.latest)
+        if created.client_id != record.client_id:
+            mark.client_id = created.client_id
         if record.client_id:
             self._common.server_ids[record.client_id] = created.id
         return self._note(mark, self._after_commit() if created.committed else PENDING)

@@ -413,6 +413,7 @@ def _new_cursor(work: RunWork, remote: RemoteRun, segment: Segment, place: Place
         step_shift=place.step_shift,
         runtime_offset=facts.runtime_offset,
         runtime_shift=facts.runtime_shift,
+        elsewhere=segment.elsewhere,
     )
     if old is not None:  # the lines move; what was uploaded and told beside them does not
         cursor.files, cursor.artifacts, cursor.alerts = old.files, old.artifacts, old.alerts

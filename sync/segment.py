@@ -26,6 +26,8 @@ class Segment:
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What happened to this log that its user would not expect, though nothing is missing."""
+    elsewhere: bool = False
+    """The log was sent to another place before."""
     _opening: Opening | None = None
 
     @property
@@ -68,7 +70,10 @@ class Segment:
     def load_cursor(self, target: Target, *, again: bool = False) -> None:
         """Take the cursor, if it is of this log and target. With `again` it keeps no more than where the lines go."""
         cursor, _ = load(self.places.cursors)
-        if cursor is None or matches(cursor, self.head.path, target):
+        if cursor is None:
+            return
+        self.elsewhere = cursor.elsewhere or cursor.target != target
+        if matches(cursor, self.head.path, target):
             return
         if again:
             cursor.start_again()

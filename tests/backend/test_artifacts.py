@@ -118,6 +118,16 @@ def test_a_client_id_of_something_else_is_refused(client):
     assert len(client.outputs()) == 1
 
 
+@pytest.mark.parametrize("distributed", [{}, {"distributedID": "d1"}], ids=["whole", "part"])
+def test_a_client_id_of_another_collection_is_refused(client, distributed):
+    """The same content under another name is another artifact; a client id that has parts has them in one collection."""
+    assert "id" in client.create(Sent({"w": b"w"}, client_id="c1"), **distributed)
+
+    answer = client.create(Sent({"w": b"w"}, client_id="c1", name="elsewhere"), **distributed)
+
+    assert "belongs to another artifact" in answer
+
+
 def test_client_ids_can_be_looked_up(client):
     """A reference to an artifact that only its client could name is resolved; an unknown one is null."""
     query = "query ClientIDMapping($clientID: ID!) { clientIDMapping(clientID: $clientID) { serverID } }"

@@ -56,6 +56,10 @@ class FakeArtifacts:
             if artifact.state == "COMMITTED" and artifact.input["artifactCollectionName"] == name
         ]
 
+    def committed_in(self, project: str, name: str) -> list[FakeArtifact]:
+        """The same, of one project."""
+        return [artifact for artifact in self.committed(name) if artifact.input["projectName"] == project]
+
     def put_artifact(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
         """A PUT to one of the places below; the headers of the answer."""
         parts = urlsplit(url)
@@ -93,9 +97,17 @@ class FakeArtifacts:
                 artifact.input[key] == given[key] for key in ("digest", "artifactCollectionName")
             )
             shared = given["distributedID"] and artifact.input["distributedID"] == given["distributedID"]
-            if given["clientID"] in artifact.clients or same or (shared and artifact.state == "PENDING"):
+            is_here = all(artifact.input[key] == given[key] for key in ("entityName", "projectName"))
+            is_it = given["clientID"] in artifact.clients
+            if is_it and not is_here:
+                return None
+            if is_it or (is_here and (same or (shared and artifact.state == "PENDING"))):
                 known = known or artifact
-        versions = self.committed(given["artifactCollectionName"])
+        versions = [
+            artifact
+            for artifact in self.committed_in(given["projectName"], given["artifactCollectionName"])
+            if artifact.input["entityName"] == given["entityName"]
+        ]
         if known is None:
             number = base64.b64encode(f"Artifact:{len(self.artifacts)}".encode()).decode()
             known = self.artifacts[number] = FakeArtifact(number, given)

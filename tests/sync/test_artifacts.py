@@ -380,6 +380,7 @@ def test_a_run_of_our_writer_that_was_moved_is_complete(rig: Rig, tmp_path: Path
     [
         {"artifacts": {"k": {"id": "x", "digest": "d", "state": "weird", "base": "", "lost": []}}},
         {"artifacts": {"k": {"id": 5, "digest": "d", "state": "done", "base": "", "lost": []}}},
+        {"artifacts": {"k": {"id": "x", "digest": "d", "state": "done", "base": "", "lost": [], "client_id": 5}}},
         {"artifacts": []},
         {"alerts": [[1, -2]]},
         {"alerts": [[1]]},

@@ -10,13 +10,10 @@ from runferry.sync import Verdict
 from runferry.sync.transport import Answer
 from support.artifactlogs import alert, artifact, entry, run_with, simple
 from support.fakebackend import reset
-from support.syncrig import Rig, cursor, marker
+from support.synckill import kill_at
+from support.syncrig import Rig, marker
 
 DATA = {"a": b"aaaa", "dir/b": b"b" * 3000, "empty": b""}
-
-
-class KilledError(BaseException):
-    """The process is gone: nothing catches it."""
 
 
 def make(folder: Path) -> Rig:
@@ -54,27 +51,6 @@ def state(rig: Rig) -> dict[str, Any]:
         "files": sorted(run.files),
         "end": (run.complete, run.exit_code),
     }
-
-
-def kill_at(rig: Rig, number: int, *, applied: bool) -> None:
-    """Sync until the `number`-th request, and leave beside the log what lay there at that moment."""
-    (log,) = rig.folder.rglob("*.wandb")
-    kept: list[bytes | None] = []
-
-    def die(now: int, _operation: str, _request: object) -> None:
-        if now >= number:
-            if not kept:
-                kept.append(cursor(log).read_bytes() if cursor(log).exists() else None)
-            raise KilledError
-
-    setattr(rig.backend, "after" if applied else "before", die)
-    with pytest.raises(KilledError):
-        rig.sync()
-    rig.backend.before = rig.backend.after = lambda *_: None
-    cursor(log).unlink(missing_ok=True)
-    if kept[0] is not None:
-        cursor(log).write_bytes(kept[0])
-    log.with_name(log.name + ".lock").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
