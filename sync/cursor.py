@@ -77,6 +77,8 @@ class ArtifactMark:
     """The version before it, as it was when this one was made."""
     lost: list[str] = field(default_factory=list)
     """Paths whose bytes were not found when all else was sent."""
+    client_id: str = ""
+    """What the server was told that it is called, where that is not the log's client id."""
 
 
 @dataclass
@@ -145,6 +147,8 @@ class Cursor:
     """What tells the last of those rows from all others."""
     inherited: dict[str, Any] = field(default_factory=dict)
     """What logs that are not here left at the server: see `Inherited`."""
+    elsewhere: bool = False
+    """The log was sent to another place before this one."""
     version: int = VERSION
 
     @property
@@ -257,6 +261,7 @@ def _from_json(document: Any) -> Cursor:
                 _state(mark["state"]),
                 _text(mark["base"]),
                 [_text(path) for path in mark["lost"]],
+                _text(mark.get("client_id", "")),
             )
             for key, mark in document.get("artifacts", {}).items()
         },
@@ -281,6 +286,7 @@ def _from_json(document: Any) -> Cursor:
         follow_links=document.get("follow_links") is True,
         row_before=_text(document.get("row_before", "")),
         inherited=_tree(document.get("inherited", {})),
+        elsewhere=document.get("elsewhere") is True,
         version=document["version"],
     )
 
