@@ -186,6 +186,16 @@ def _print_summary(logs: list[Path], *, as_json: bool, stale_after: float) -> bo
     return bool(gaps)
 
 
+def _logs_beside(logs: list[Path]) -> int:
+    """How many other logs the run has in the folder of its last one, copies of these not counted."""
+    try:
+        others = {*siblings(logs[-1])} - {*logs}
+    except ValueError:  # of two copies that differ, one was named
+        return 0
+    starts = {head_of(log).start_time_ns for log in logs}
+    return sum(head_of(log).start_time_ns not in starts for log in others)
+
+
 def _summary_object(logs: list[Path], state: RunState, status: str, gaps: list[tuple[Path, Gap]]) -> dict[str, Any]:
     info = state.info
     return {

@@ -136,7 +136,7 @@ def command(
       live     everything was sent; the run still goes on
       partial  sent what could be; the reason names what is missing
       failed   the reason says why
-      skipped  another sync holds the log, another tool marked it as synced,
+      skipped  another sync holds the log, it is a copy or marked as synced,
                or this was a dry run
 
     \b

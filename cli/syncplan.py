@@ -41,8 +41,8 @@ def command(paths: tuple[Path, ...], *, as_json: bool, **options: Any) -> None:
     What there is to do
       all      nothing of it was sent from here
       rest     a part was sent
-      nothing  all was sent, and nothing has changed since
-      skip     another tool marked it as synced
+      nothing  all that can be was sent, and nothing has changed since
+      skip     marked as synced, and no cursor says by whom
     """
     from ..sync import SyncSettings, UsageError, preview
 
@@ -69,6 +69,8 @@ def _print_json(found: Preview) -> None:
     for path in found.beginning:
         click.echo(plain_json({"type": "beginning", "path": path}))
     click.echo(plain_json({"type": "done", "runs": len(found.runs), "left_out": found.left_out}))
+    for path, reason in found.copies.items():
+        click.echo(plain_json({"type": "copy", "path": path, "reason": reason}))
 
 
 def _print_table(found: Preview) -> None:
@@ -84,6 +86,8 @@ def _print_table(found: Preview) -> None:
         right = title in {"logs", "size", "rows sent"}
         folds = title in {"target", "log"}
         table.add_column(
+    for path, reason in found.copies.items():
+        click.echo(f"{printable(path)}: {printable(reason)}", err=True)
             title, justify="right" if right else "left", no_wrap=not folds, overflow="fold" if folds else "ellipsis"
         )
     for run in found.runs:

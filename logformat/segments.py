@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from .copies import copies_in
 from .reader import read_records
 from .record import Record
 from .rundir import find_logs, log_name
@@ -48,32 +49,50 @@ def head_of(log: Path) -> Head:
 def in_order(logs: Iterable[Path]) -> list[Path]:
     """The logs of one run, each once, in the order of their start. One without a run record counts as that run's.
 
+    Of copies of one log only the one that holds most is taken; of equal ones that which is named first.
+
     Raises:
         OSError: a log cannot be opened or read.
-        ValueError: they are of more than one run; names two logs that are.
+        ValueError: they are of more than one run, or two are copies of one log of which each holds what the other lacks; names
+            two logs.
     """
     heads = {log: head_of(log) for log in {os.path.realpath(log): log for log in logs}.values()}
     known = {head.run: log for log, head in heads.items() if head.run}
     if len(known) > 1:
         first, second = list(known.values())[:2]
         raise ValueError(f"{first} and {second} are logs of different runs: name the logs of one run")
-    return sorted(heads, key=lambda log: (heads[log].start_time_ns, log))
+    copies = _copies_of(heads)
+    return sorted((log for log in heads if log not in copies), key=lambda log: (heads[log].start_time_ns, log))
+
+
+def _copies_of(heads: Mapping[Path, Head]) -> set[Path]:
+    """The logs that hold nothing but what another one with the same start holds. Raises as `in_order`."""
+    alike: dict[int, list[Path]] = {}
+    for log, head in heads.items():
+        if head.run is not None:
+            alike.setdefault(head.start_time_ns, []).append(log)
+    found = [copy for start, logs in alike.items() for copy in copies_in(logs, is_start_known=start > 0)]
+    for copy in found:
+        if copy.differs:
+            raise ValueError(f"{copy.log} differs from {copy.of}, which has the same run and start: name one of them")
+    return {copy.log for copy in found}
 
 
 def siblings(log: Path) -> list[Path]:
-    """All logs of this log's run in the same `wandb` folder, itself among them, in the order of their start.
+    """All logs of this log's run in the same `wandb` folder, itself (or a longer copy) among them, in the order of their start.
 
     Others that cannot be read, or do not say whose they are, are left out.
 
     Raises:
         OSError: `log` itself cannot be opened or read.
+        ValueError: as `in_order`, of copies.
     """
     mine = head_of(log).run
     if mine is None:
         return [log]
     folder = Path(os.path.normpath(log.parent / os.pardir))  # lexically: `wandb/latest-run` lies in `wandb`
     others = folder.glob(f"*run-*/{glob.escape(log_name(mine[2]))}")
-    return in_order([*filter(lambda other: _run_of(other) == mine, others), log])
+    return in_order([log, *filter(lambda other: _run_of(other) == mine, others)])
 
 
 def _run_of(log: Path) -> tuple[str, str, str] | None:
@@ -127,7 +146,7 @@ def load(*sources: str | os.PathLike[str] | BinaryIO, overlap: str = "last") -> 
 
     Raises:
         OSError: a file cannot be opened or read, or a directory holds no log; names it.
-        ValueError: the logs are of different runs, and names two; or `overlap` is none of these.
+        ValueError: as `in_order`; or `overlap` is none of these.
     """
     paths = [Path(source) for source in sources if isinstance(source, (str, os.PathLike))]
     logs = [log for path in paths for log in _logs_of(path)]

@@ -28,6 +28,7 @@ from ..logformat.heartbeat import read_heartbeat
 from ..logformat.rundir import TRASH
 from .belongings import reason_to_keep
 from .clock import Clock, SystemClock
+from .copies import find_copies
 from .cursor import Cursor, FileMark, load, matches
 from .errors import UsageError
 from .liveness import Liveness
@@ -117,12 +118,20 @@ class Cleaner:
             UsageError: nothing is at one of the paths.
         """
         runs: dict[tuple[str, str, str], list[LogHead]] = {}
-        found = []
+        found: list[Candidate] = []
+        readable: list[LogHead] = []
         for log in _logs(paths):
             head = read_head(log)
             if head.problem or head.salvaged:
                 reason = head.problem or "its run record is damaged"
                 found.append(Candidate(head.run_id, (log,), _size(log.parent), reason))
+            else:
+                readable.append(head)
+        # A copy stays: that its bytes are at the server is known of the log that counts, and only as long as both are equal.
+        copies = {copy.log: copy.reason for copy in find_copies(readable, self._state_dir)}
+        for head in readable:
+            if head.path in copies:
+                found.append(Candidate(head.run_id, (head.path,), _size(head.path.parent), copies[head.path]))
             else:
                 runs.setdefault((head.entity, head.project, head.run_id), []).append(head)
         listings: _Listings = {}

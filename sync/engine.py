@@ -85,7 +85,9 @@ def sync(
     for head in heads:
         if head.problem and choice.is_ours(head, settings):
             tally.reports[os.fspath(head.path)] = _without_run(head, liveness, settings)
-    told(Planned(runs=len(plans), logs=sum(len(plan.segments) for plan in plans) + len(tally.reports)))
+    told(
+        Planned(runs=len(plans), logs=sum(len(plan.segments) + len(plan.copies) for plan in plans) + len(tally.reports))
+    )
     for report in tally.reports.values():
         told(report)
     interrupted = False
@@ -243,7 +245,7 @@ def _replay(plan: RunPlan, context: Context) -> list[RunReport] | str:
     """One run, whatever happens in it: its reports, or why it is left out."""
     try:
         reason = _left_out(plan, context)
-        return reason if reason is not None else RunReplay(plan, context).run()
+        return reason if reason is not None else [*RunReplay(plan, context).run(), *_copies(plan)]
     except Interrupted:
         return _stopped(plan)
     except Exception as error:  # a fault of ours in one run must not take the others with it
@@ -254,7 +256,8 @@ def _replay(plan: RunPlan, context: Context) -> list[RunReport] | str:
         if isinstance(error, RuntimeError) and "new thread" in str(error):
             return _without_thread(plan)
         reason = f"internal error at {place}: {type(error).__name__}: {error}"
-        return [RunReport(os.fspath(head.path), plan.run_id, Verdict.FAILED, reason) for head in plan.segments]
+        failed = [RunReport(os.fspath(head.path), plan.run_id, Verdict.FAILED, reason) for head in plan.segments]
+        return [*failed, *_copies(plan)]
 
 
 def _left_out(plan: RunPlan, context: Context) -> str | None:
@@ -288,7 +291,16 @@ def _without_thread(plan: RunPlan) -> list[RunReport]:
 
 
 def _undone(plan: RunPlan, verdict: Verdict, reason: str) -> list[RunReport]:
-    return [RunReport(os.fspath(head.path), plan.run_id, verdict, reason, try_again=True) for head in plan.segments]
+    logs = [os.fspath(head.path) for head in plan.segments]
+    return [*(RunReport(log, plan.run_id, verdict, reason, try_again=True) for log in logs), *_copies(plan)]
+
+
+def _copies(plan: RunPlan) -> list[RunReport]:
+    """The verdicts on logs that do not count. Nothing is missing, unless one of them holds what the log that counts lacks."""
+    return [
+        RunReport(os.fspath(copy.log), plan.run_id, Verdict.FAILED if copy.differs else Verdict.SKIPPED, copy.reason)
+        for copy in plan.copies
+    ]
 
 
 def _jobs_with_files() -> int:

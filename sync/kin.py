@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..logformat import RunDirName
 from .clock import Clock
+from .copies import without_copies
 from .cursor import load
 from .lock import Lock, LockedError
 from .places import Places, is_writable
@@ -24,10 +25,15 @@ _Runs = dict[str, list[Path]]
 
 
 def with_kin(plans: Iterable[RunPlan], settings: SyncSettings) -> list[RunPlan]:
-    """The plans, each with the logs of its run that were sent to the same place before."""
+    """The plans, each with the logs of its run that were sent to the same place before, and without copies of logs."""
     folders: dict[Path, _Runs] = {}
     real: dict[Path, Path] = {}
-    return [_joined(plan, settings, folders, real) for plan in plans]
+    return [
+        without_copies(
+            _joined(plan, settings, folders, real), {head.path for head in plan.segments}, settings.state_dir
+        )
+        for plan in plans
+    ]
 
 
 def _joined(plan: RunPlan, settings: SyncSettings, folders: dict[Path, _Runs], real: dict[Path, Path]) -> RunPlan:

@@ -26,6 +26,7 @@ from ..logformat import (
     run_id_of,
     valid_run_id,
 )
+from ..logformat.copies import Copy
 from .errors import UsageError
 from .settings import SyncSettings
 
@@ -75,6 +76,8 @@ class RunPlan:
     segments: tuple[LogHead, ...] = field(default=())
     others: tuple[Path, ...] = ()
     """Logs beside these that may be of the same run, and were not sent so far."""
+    copies: tuple[Copy, ...] = ()
+    """Logs that were asked for, and do not count beside these."""
 
 
 def survey(paths: Paths) -> list[LogHead]:

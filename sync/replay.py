@@ -53,7 +53,7 @@ class RunReplay:
         if context.denied:
             return verdict.failed(work, context.denied, credentials=True)
         if not context.settings.include_synced and all(segment.is_foreign_synced() for segment in self.segments):
-            reason = "marked as synced by another tool; --include-synced sends it all the same"
+            reason = "marked as synced, and no cursor says by whom: --include-synced sends it again, to the same places"
             return verdict.failed(work, reason, Verdict.SKIPPED)
         try:
             with self._locks():

@@ -56,7 +56,7 @@ class SyncSettings:
     """Whose rows count where two logs of a run have the same steps: the later one's ("last"), the earlier one's ("first"), or
     those of both ("both")."""
     include_synced: bool = False
-    """Also send logs that another tool has marked as synced, and send again what we have sent, to the same lines."""
+    """Also send logs that are marked as synced without a cursor, and send again what we have sent, to the same lines."""
     follow_links: bool = False
     """Read what links among a run's files lead to, also out of its directory, as those of the peer's `save` do."""
     dry_run: bool = False

@@ -33,7 +33,7 @@ class Todo(str, Enum):
     NOTHING = "nothing"
     """All was sent, and nothing has changed since."""
     SKIP = "skip"
-    """Another tool marked it as synced: it is sent with `include_synced` only."""
+    """It is marked as synced, and no cursor says by whom: it is sent with `include_synced` only."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ class Preview:
     """Logs that do not say yet which run they are, and whose writers are there."""
 
 
+    copies: dict[str, str] = field(default_factory=dict)
+    """Log that is a copy -> why it is passed over."""
 def preview(
     paths: Paths = ("wandb",), settings: SyncSettings | None = None, *, clock: Clock | None = None, **options: Any
 ) -> Preview:
@@ -94,6 +96,8 @@ def preview(
     omitted: Counter[str] = Counter()
     for plan in group((head for head in heads if not head.problem), settings):
         reason = left_out(plan, settings)
+    problems: dict[str, str] = {}
+    copies: dict[str, str] = {}
         if reason is None:
             chosen.append(plan)
         else:
@@ -107,7 +111,8 @@ def preview(
             runs.append(_preview(plan, settings, state))
         else:
             omitted[reason] += 1
-    problems: dict[str, str] = {}
+            for copy in plan.copies:
+                (problems if copy.differs else copies)[os.fspath(copy.log)] = copy.reason
     beginning: list[str] = []
     for head in heads:
         if not (head.problem and is_ours(head, settings)):
@@ -116,7 +121,7 @@ def preview(
             beginning.append(os.fspath(head.path))
         else:
             problems[os.fspath(head.path)] = head.problem
-    return Preview(tuple(runs), problems, dict(omitted), tuple(beginning))
+    return Preview(tuple(runs), problems, dict(omitted), tuple(beginning), copies)
 
 
 def _preview(plan: RunPlan, settings: SyncSettings, state: str) -> RunPreview:

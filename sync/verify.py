@@ -10,7 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 
+from ..logformat import run_id_of
 from .compare import Match, Verification, as_sent, verify_run
+from .copies import find_copies
 from .credentials import Credentials, find_credentials
 from .engine import open_context
 from .errors import Interrupted
@@ -78,9 +80,16 @@ def verify_remote(
     settings = settings or SyncSettings(base_url=find_base_url())
     key = key or find_credentials(settings.base_url)
     heads = survey(paths)
-    plans = group(as_sent([head for head in heads if not head.problem], settings), settings)
+    readable = [head for head in heads if not head.problem]
+    copies = {copy.log: copy for copy in find_copies(readable, settings.state_dir)}
+    plans = group(as_sent([head for head in readable if head.path not in copies], settings), settings)
     used = session or Session()
     results = [_without_run(head, used.liveness, settings) for head in heads if head.problem and head.is_log]
+    results += [
+        Verification(run_id_of(copy.log), (os.fspath(copy.log),), "", Match.UNKNOWN, copy.reason)
+        for copy in copies.values()
+        if copy.differs
+    ]
     for result in results:
         told(result)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -299,3 +300,45 @@ def test_a_terminal_shows_a_table_and_a_file_gets_the_verdicts(folder: Path, ser
     assert screen.decode().rstrip().endswith("3 synced")
     assert b"logs | " in screen
     assert b"\x1b[?25h" in screen  # the cursor is back
+
+
+def test_a_run_that_was_copied_with_its_links_followed(folder: Path, server: Server) -> None:
+    """`cp -rL wandb stick; runferry sync stick`: one run, its rows once, the copy is named; the plan and the summary agree."""
+    log = logs.simple_run(folder, run_id="stick", rows=12)
+    (folder / "latest-run").symlink_to(log.parent.name)
+    stick = folder.parent / "stick"
+    shutil.copytree(folder, stick)
+    counts, copy = stick / log.parent.name / log.name, stick / "latest-run" / log.name
+
+    plan = [json.loads(line) for line in sync(server, "plan", "--json", stick).stdout.splitlines()]
+    done = sync(server, "--json", stick)
+    shown = subprocess.run(
+        [*CLI, "show", "--summary", "--json", counts, copy], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert [(line["type"], line.get("path"), line.get("reason")) for line in plan[1:-1]] == [
+        ("copy", str(copy), f"a copy of {counts}")
+    ]
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["log"]: (line["verdict"], line["reason"]) for line in reports if line["type"] == "run_done"} == {
+        str(counts): ("synced", ""),
+        str(copy): ("skipped", f"a copy of {counts}"),
+    }
+    assert done.returncode == 0
+    assert sum(line["rows_sent"] for line in reports if line["type"] == "run_done") == 12
+    assert json.loads(shown.stdout)["rows"] == 12
+    assert subprocess.run([*CLI, "verify", "--remote", stick], env=surroundings(server), check=False).returncode == 0
+
+
+def test_a_marker_without_a_cursor_is_nobodys(folder: Path, server: Server) -> None:
+    """The marker is an empty file, so nothing is said of who made it."""
+    log = logs.simple_run(folder, run_id="marked")
+    log.with_name(log.name + ".synced").touch()
+
+    done = sync(server, folder)
+
+    assert done.returncode == 0
+    assert (
+        "marked as synced, and no cursor says by whom: --include-synced sends it again, to the same places"
+        in done.stdout
+    )

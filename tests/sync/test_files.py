@@ -49,7 +49,7 @@ def test_media_may_lie_in_the_folder_of_an_earlier_log(rig: Rig) -> None:
     """After a failed sync of the disk the run goes on in a new folder; only media bear a hash that tells them apart."""
     first = with_files(rig, "media/a_0_f00.txt", "saved.txt")
     second = first.parent.with_name("run-20260921_141321-f") / first.name
-    records = logs.simple_records("f")
+    records = logs.simple_records("f", start=logs.START_S + 1)
     logs.make_log(second, *records[:3], logs.files_record("media/a_0_f00.txt", "saved.txt"), *records[3:])
     (first.parent / "files" / "media").mkdir()
     (first.parent / "files" / "media" / "a_0_f00.txt").write_text("media")

@@ -633,3 +633,16 @@ def test_waits_are_told_without_what_a_terminal_obeys(folder: Path, server: Serv
     (wait,) = [line for line in done.stderr.splitlines() if line.startswith("waiting ")]
     assert wait.isprintable()
     assert len(wait) < 300
+
+
+def test_copies_of_a_log_are_no_runs(folder: Path, server: Server, tmp_path: Path) -> None:
+    """An older state of the log elsewhere is passed over, by the sync and by the comparison."""
+    log = logs.simple_run(folder, run_id="twice", rows=30)
+    backup = tmp_path / "backup" / log.parent.name / log.name
+    backup.parent.mkdir(parents=True)
+    backup.write_bytes(log.read_bytes()[:-300])
+
+    assert run(server, "sync", tmp_path).returncode == 0
+    code, found = verify(server, tmp_path)
+
+    assert (code, [line.get("logs") for line in found]) == (0, [[str(log)], None])

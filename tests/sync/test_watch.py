@@ -641,3 +641,20 @@ def test_the_options_of_a_watch_need_one(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "go with --watch" in done.stderr
+
+
+def test_a_copy_that_was_taken_meanwhile_is_no_part_of_the_run(rig: WatchRig) -> None:
+    """A backup of a live log is passed over, is not waited for, and doubles no row."""
+    log = rig.begin()
+    backup = rig.folder.parent / "backup" / log.parent.name / log.name
+    shutil.copytree(log.parent, backup.parent)
+
+    report = rig.watch(
+        log.parent,
+        backup.parent,
+        story=Story(lambda: rig.grow(log, logs.row(2)), None, lambda: rig.grow(log, logs.row(3), logs.exit_record(0))),
+    )
+
+    assert report.verdicts == {str(log): Verdict.SYNCED, str(backup): Verdict.SKIPPED}
+    assert [row["_step"] for row in rig.backend.runs["live"].rows] == [0, 1, 2, 3]
+    assert report.exit_code == 0
