@@ -66,11 +66,11 @@ def _print_json(found: Preview) -> None:
         click.echo(plain_json({"type": "run", **asdict(run), "todo": run.todo.value, "target": target}))
     for path, problem in found.problems.items():
         click.echo(plain_json({"type": "problem", "path": path, "problem": problem}))
+    for path, reason in found.copies.items():
+        click.echo(plain_json({"type": "copy", "path": path, "reason": reason}))
     for path in found.beginning:
         click.echo(plain_json({"type": "beginning", "path": path}))
     click.echo(plain_json({"type": "done", "runs": len(found.runs), "left_out": found.left_out}))
-    for path, reason in found.copies.items():
-        click.echo(plain_json({"type": "copy", "path": path, "reason": reason}))
 
 
 def _print_table(found: Preview) -> None:
@@ -86,8 +86,6 @@ def _print_table(found: Preview) -> None:
         right = title in {"logs", "size", "rows sent"}
         folds = title in {"target", "log"}
         table.add_column(
-    for path, reason in found.copies.items():
-        click.echo(f"{printable(path)}: {printable(reason)}", err=True)
             title, justify="right" if right else "left", no_wrap=not folds, overflow="fold" if folds else "ellipsis"
         )
     for run in found.runs:
@@ -96,6 +94,8 @@ def _print_table(found: Preview) -> None:
         console.print(table)
     for path, problem in found.problems.items():
         click.echo(f"{printable(path)}: {printable(problem)}", err=True)
+    for path, reason in found.copies.items():
+        click.echo(f"{printable(path)}: {printable(reason)}", err=True)
     for path in found.beginning:
         click.echo(f"{printable(path)}: no record yet: the run begins", err=True)
     todo = sum(run.todo.value in {"all", "rest"} for run in found.runs)

@@ -69,10 +69,10 @@ class Preview:
     """Runs that were not asked for, as `Report` has it."""
     beginning: tuple[str, ...] = ()
     """Logs that do not say yet which run they are, and whose writers are there."""
-
-
     copies: dict[str, str] = field(default_factory=dict)
     """Log that is a copy -> why it is passed over."""
+
+
 def preview(
     paths: Paths = ("wandb",), settings: SyncSettings | None = None, *, clock: Clock | None = None, **options: Any
 ) -> Preview:
@@ -94,10 +94,10 @@ def preview(
     runs: list[RunPreview] = []
     chosen: list[RunPlan] = []
     omitted: Counter[str] = Counter()
-    for plan in group((head for head in heads if not head.problem), settings):
-        reason = left_out(plan, settings)
     problems: dict[str, str] = {}
     copies: dict[str, str] = {}
+    for plan in group((head for head in heads if not head.problem), settings):
+        reason = left_out(plan, settings)
         if reason is None:
             chosen.append(plan)
         else:
@@ -109,10 +109,10 @@ def preview(
             state = state_of(plan, settings, liveness)
         if reason is None:
             runs.append(_preview(plan, settings, state))
-        else:
-            omitted[reason] += 1
             for copy in plan.copies:
                 (problems if copy.differs else copies)[os.fspath(copy.log)] = copy.reason
+        else:
+            omitted[reason] += 1
     beginning: list[str] = []
     for head in heads:
         if not (head.problem and is_ours(head, settings)):
