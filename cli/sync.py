@@ -51,7 +51,7 @@ class SyncCommand(click.Command):
     "-j",
     "--jobs",
     "-n",
-    type=click.IntRange(1, MAX_JOBS, clamp=True),
+    type=click.IntRange(1, MAX_JOBS),
     help=f"Runs at a time, at most {MAX_JOBS}.  [default: as many as there are, up to {DEFAULT_JOBS}]",
 )
 @click.option(

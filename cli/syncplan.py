@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ import click
 from ..sync.report import counted, elapsed
 from .paths import SomePath
 from .syncoptions import choice_options, settings_of, target_options
-from .text import PIPE_WIDTH, plain_json, printable, size
+from .text import PIPE_WIDTH, clip, plain_json, printable, size
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..sync import Preview, RunPreview
 
 
@@ -75,23 +78,12 @@ def _print_json(found: Preview) -> None:
 
 def _print_table(found: Preview) -> None:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     console = Console()
     if not console.is_terminal:
         console.width = PIPE_WIDTH
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in _TITLES:
-        right = title in {"logs", "size", "rows sent"}
-        folds = title in {"target", "log"}
-        table.add_column(
-            title, justify="right" if right else "left", no_wrap=not folds, overflow="fold" if folds else "ellipsis"
-        )
-    for run in found.runs:
-        table.add_row(*(Text(printable(cell)) for cell in _cells(run)))
     if found.runs:
-        console.print(table)
+        console.print(_table(found.runs, console.width))
     for path, problem in found.problems.items():
         click.echo(f"{printable(path)}: {printable(problem)}", err=True)
     for path, reason in found.copies.items():
@@ -104,18 +96,45 @@ def _print_table(found: Preview) -> None:
     click.echo(f"{text}, {left_out} left out" if left_out else text, err=True)
 
 
-_TITLES = ("run", "state", "to do", "logs", "size", "written", "rows sent", "target", "log")
+def _table(runs: tuple[RunPreview, ...], width: int) -> Table:
+    """One line for each run, with as much as there is room for."""
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = {title: cell for title, (least, cell) in _COLUMNS.items() if width >= least}
+    columns = {title: [printable(cell(run)) for run in runs] for title, cell in shown.items()}
+    fixed = {title: max(map(len, [title, *cells])) for title, cells in columns.items() if title not in _FLEXIBLE}
+    flexible = [title for title in columns if title in _FLEXIBLE]
+    room = (width - sum(fixed.values()) - _GAP * (len(columns) - 1)) // max(1, len(flexible))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in list(columns):
+        if title in flexible and room < _LEAST_ROOM:
+            del columns[title]
+            continue
+        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True, overflow="ellipsis")
+    for cells in zip(*columns.values(), strict=True):
+        texts = zip(columns, cells, strict=True)
+        table.add_row(*(Text(clip(cell, room) if title in flexible else cell) for title, cell in texts))
+    return table
 
 
-def _cells(run: RunPreview) -> tuple[str, ...]:
-    return (
-        run.run,
-        run.state,
-        run.todo.value,
-        str(len(run.logs)),
-        size(run.bytes),
-        f"{elapsed(time.time() - run.modified)} ago",
-        str(run.rows_sent),
-        f"{run.entity or '(your entity)'}/{run.project}",
-        run.logs[0],
-    )
+def _todo(run: RunPreview) -> str:
+    return f"{run.todo.value}, {run.lost} missing for good" if run.lost else run.todo.value
+
+
+_NUMBERS = {"logs", "size", "rows sent"}
+_FLEXIBLE = {"target", "log"}  # take the room that the others leave
+_LEAST_ROOM = 8  # characters; in less they say nothing
+_GAP = 2  # between two columns
+_COLUMNS: dict[str, tuple[int, Callable[[RunPreview], str]]] = {
+    "run": (0, lambda run: run.run),
+    "state": (0, lambda run: run.state),
+    "to do": (0, _todo),
+    "logs": (100, lambda run: str(len(run.logs))),
+    "size": (120, lambda run: size(run.bytes)),
+    "written": (60, lambda run: f"{elapsed(time.time() - run.modified)} ago"),
+    "rows sent": (40, lambda run: str(run.rows_sent)),
+    "target": (60, lambda run: f"{run.entity or '(your entity)'}/{run.project}"),
+    "log": (140, lambda run: run.logs[0]),
+}
+"""Column -> from how wide a terminal on it is shown, and what stands in it."""

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,7 +30,7 @@ from ..sync.report import (
     WouldSend,
     counted,
 )
-from .text import clip, plain_json, printable, size, span
+from .text import clip, in_words, plain_json, printable, size, span
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -261,10 +262,12 @@ class Lines:
         self._told: dict[str, tuple[float, int]] = {}
         """Reason of a wait -> when it was told last, and how often it came since."""
         self._dry = False
+        self._denied = False
+        """It was told that the server does not know the key."""
 
     def of(self, event: Event) -> list[tuple[str, bool]]:
         """The lines of an event, after the board was told of it; they hold nothing that a terminal would obey."""
-        return [(printable(text), is_result) for text, is_result in self._of(event)]
+        return [(printable(in_words(text)), is_result) for text, is_result in self._of(event)]
 
     def _of(self, event: Event) -> list[tuple[str, bool]]:
         if isinstance(event, Planned):
@@ -274,6 +277,9 @@ class Lines:
         if isinstance(event, WouldSend):
             self._dry = True
         elif isinstance(event, RunReport):
+            if event.credentials and self._denied:
+                event = replace(event, reason="as above: the key")
+            self._denied |= event.credentials
             return [(verdict_line(event), True)]
         elif isinstance(event, Cleaned):
             return [(clean_line(event), True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from typing import Any
 
@@ -28,6 +29,34 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+_OPERATIONS = {
+    "ClientIDMapping": "ask for an artifact",
+    "CommitArtifact": "commit an artifact",
+    "CompleteMultipartUploadArtifact": "end an upload",
+    "CreateArtifact": "make an artifact",
+    "CreateArtifactFiles": "ask where an artifact's files go",
+    "CreateArtifactManifest": "make an artifact's list",
+    "CreateRunFiles": "ask where files go",
+    "NotifyScriptableRunAlert": "tell an alert",
+    "RewindRun": "rewind the run",
+    "RunResumeStatus": "ask for the run",
+    "ServerFeaturesQuery": "ask what the server can do",
+    "UpdateArtifactManifest": "update an artifact's list",
+    "UpsertBucket": "make the run",
+    "UseArtifact": "tell that the run uses an artifact",
+    "VerifyPage": "ask for the run's files",
+    "VerifyRun": "ask for the run",
+    "VerifyRunPart": "ask for the run",
+    "VerifySteps": "ask for the run's rows",
+}
+_OPERATION = re.compile(rf"\b(?:{'|'.join(sorted(_OPERATIONS, key=len, reverse=True))})(?=: | |$|\))")
+
+
+def in_words(text: str) -> str:
+    """`text` with the names of requests as what they are for."""
+    return _OPERATION.sub(lambda found: _OPERATIONS[found[0]], text)
 
 
 def clip(text: str, width: int) -> str:

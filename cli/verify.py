@@ -10,7 +10,7 @@ import click
 
 from ..sync.report import counted
 from .paths import SomePath
-from .text import clip, plain_json, printable, stale_after_option
+from .text import clip, in_words, plain_json, printable, stale_after_option
 
 if TYPE_CHECKING:
     from ..sync.compare import Verification
@@ -117,8 +117,8 @@ def _remote(
 
     def news(event: Event) -> None:
         if isinstance(event, (Paused, Retrying)):
-            reason = printable(clip(event.reason, 200))
-            click.echo(f"waiting {event.wait:.1f} s before {printable(event.what)}: {reason}", err=True)
+            reason = printable(clip(in_words(event.reason), 200))
+            click.echo(f"waiting {event.wait:.1f} s before {printable(in_words(event.what))}: {reason}", err=True)
 
     try:
         overlap = options.pop("overlap")
@@ -134,8 +134,9 @@ def _run_line(found: Verification) -> str:
     rows = next((check.logs for check in found.checks if check.name == "rows"), None)
     parts = [f"{found.match.value:<9}{printable(found.logs[-1])}"]
     parts += [counted(rows, "row")] if rows is not None else []
-    parts += [printable(found.target)] if found.target else []
-    parts += [printable(found.reason)] if found.reason else []
+    whose = "(your entity)" if found.target.startswith("/") else ""
+    parts += [printable(whose + found.target)] if found.target else []
+    parts += [printable(in_words(found.reason))] if found.reason else []
     return "  ".join(parts)
 
 

@@ -114,6 +114,10 @@ class Api:
         self._streams = StreamLanes(channel.clock, is_local=is_local)
         self._packs: bool | None = None
 
+    def refused_key(self, error: AuthError) -> str:
+        """That the server does not know the key, and where the key is from: one sentence."""
+        return f"the server does not accept the key from {self._key.source} ({error})"
+
     def features(self, project: str) -> frozenset[str]:
         """Names of the features that the server has switched on; a server that does not know the query has none."""
         try:

@@ -11,6 +11,8 @@ Who decides what:
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
 import threading
 from collections.abc import Callable
@@ -37,6 +39,7 @@ _PROBE_SHARE = 20.0  # a host that was given up is tried again for a twentieth o
 _LONGEST_REST_S = 30.0  # and not less often than this
 _PATIENCE_S = 30.0  # with a storage, while others wait
 _NO_LIMITS = Limits()
+_LONGEST_WORDS = 500  # bytes or characters of an answer that a message repeats
 
 
 def raise_for_status(answer: Answer, what: str, limits: Limits) -> None:
@@ -44,7 +47,7 @@ def raise_for_status(answer: Answer, what: str, limits: Limits) -> None:
     status = answer.status
     if 200 <= status < 300:
         return
-    text = answer.body[:500].decode("utf-8", "replace").strip()
+    text = _words(answer.body)
     message = f"{what}: HTTP {status}" + (f": {text}" if text else "")
     if status == 429:
         raise RateLimited(message, retry_after=limits.wish, status=status)
@@ -57,6 +60,20 @@ def raise_for_status(answer: Answer, what: str, limits: Limits) -> None:
     if status == 413:
         raise TooLarge(message, status=status)
     raise Permanent(message, status=status)
+
+
+def _words(body: bytes) -> str:
+    """What an answer says: the message of a JSON object where it has one, else its text."""
+    with contextlib.suppress(ValueError, RecursionError):
+        document = json.loads(body)
+        document = document if isinstance(document, dict) else {}
+        found = document.get("errors") or document.get("error") or document.get("message")
+        found = found if isinstance(found, list) else [found]
+        texts = [item.get("message") if isinstance(item, dict) else item for item in found]
+        said = [text for text in texts if isinstance(text, str) and text]
+        if said and len(said) == len(texts):
+            return "; ".join(said)[:_LONGEST_WORDS].strip()
+    return body[:_LONGEST_WORDS].decode("utf-8", "replace").strip()
 
 
 _HostKey = tuple[tuple[str, str, int], bool]
@@ -177,8 +194,7 @@ class Channel:
                 if now + wait - since > budget:
                     self.has_put_off |= self._is_put_off(host)
                     self._give_up(host, min(since, now - budget), now - sent_at, str(error))
-                    tried = f"tried for {now - since:.0f} of {budget:.0f} s"
-                    raise OutOfTime(f"{error}; gave up ({tried})", cause=error) from error
+                    raise OutOfTime(f"{error}; gave up after {now - since:.0f} s", cause=error) from error
                 failures += 1
                 if divisible and error.late and request.length >= SMALLEST_DIVISIBLE:
                     raise TooSlow(f"{error}; sending less at a time") from error

@@ -136,7 +136,8 @@ def verify_run(
         if deep and state is not None:
             checks.append(_steps(work, remote, place))
     except AuthError as error:
-        return unknown(str(error), credentials=error.status == 401)
+        refused = error.status == 401
+        return unknown(context.api.refused_key(error) if refused else str(error), credentials=refused)
     except OutOfTime as error:
         return unknown(str(error), try_again=True)
     except SyncError as error:

@@ -102,9 +102,11 @@ def write_whole(path: Path, data: bytes, *, durably: bool) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename == os.fspath(temporary):
+            error.filename = os.fspath(path)  # the one that its user knows
         raise
     if not durably:
         return

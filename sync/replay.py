@@ -71,7 +71,7 @@ class RunReplay:
             return verdict.failed(work, reason, Verdict.PARTIAL if self._has_sent() else Verdict.FAILED, try_again=True)
         except AuthError as error:
             if error.status == 401:
-                context.denied = f"the server does not accept who we are (key or token): {error}"
+                context.denied = context.api.refused_key(error)
                 return verdict.failed(work, context.denied, credentials=True)
             return verdict.failed(work, str(error))
         except Conflict as error:

@@ -20,6 +20,8 @@ DEFAULT_JOBS = 8
 MAX_JOBS = 32
 """More runs at a time than the default pay where answers are slow: each waits for its own."""
 OVERLAPS = stitch.OVERLAPS
+_FORBIDDEN = frozenset("/\\#?%:")  # in the names of projects and entities
+_LONGEST_PROJECT = 128  # characters
 STATES = ("finished", "failed", "crashed", "running")
 """How a run may stand: its exit record says 0, or another code; it has none, and is gone, or goes on."""
 
@@ -78,14 +80,20 @@ class SyncSettings:
             raise UsageError(f"base URL: {self.base_url!r} is not an http(s) URL{hint}") from None
         if self.overlap not in OVERLAPS:
             raise UsageError(f"overlap: one of {', '.join(OVERLAPS)}, not {self.overlap!r}")
-        if self.jobs is not None and self.jobs < 1:
-            raise UsageError("jobs: at least 1")
+        if self.jobs is not None and not 1 <= self.jobs <= MAX_JOBS:
+            raise UsageError(f"jobs: at least 1 and at most {MAX_JOBS}, not {self.jobs}")
         if not (self.retry_for >= 0 and self.stale_after >= 0):  # neither is NaN
             raise UsageError("a time is negative or no number")
         if self.run_id is not None and not valid_run_id(self.run_id):
             raise UsageError(f"no server takes {self.run_id!r} for a run id")
         if {self.project, self.entity} & {".", ".."}:
             raise UsageError("project and entity: `.` and `..` are not names")
+        for name in ("project", "entity"):
+            forbidden = sorted(set(getattr(self, name) or "") & _FORBIDDEN)
+            if forbidden:
+                raise UsageError(f"{name}: no server takes a name with {forbidden[0]!r} in it")
+        if len(self.project or "") > _LONGEST_PROJECT:
+            raise UsageError(f"project: no server takes a name of more than {_LONGEST_PROJECT} characters")
         for name in ("states", "tags"):
             values = getattr(self, name)
             object.__setattr__(self, name, frozenset([values] if isinstance(values, str) else values))

@@ -31,7 +31,7 @@ class Todo(str, Enum):
     REST = "rest"
     """A part was sent."""
     NOTHING = "nothing"
-    """All was sent, and nothing has changed since."""
+    """All that can be was sent, and nothing has changed since."""
     SKIP = "skip"
     """It is marked as synced, and no cursor says by whom: it is sent with `include_synced` only."""
 
@@ -56,6 +56,8 @@ class RunPreview:
     rows_sent: int
     """Rows that the server has acknowledged."""
     todo: Todo
+    lost: int = 0
+    """How many things are missing at the server for good: damage of its logs, values that no server takes."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ def _preview(plan: RunPlan, settings: SyncSettings, state: str) -> RunPreview:
         state=state,
         rows_sent=sum(segment.cursor.sent.history for segment in segments if segment.cursor is not None),
         todo=_todo(segments, settings),
+        lost=sum(map(_lost, segments)),
     )
 
 
@@ -150,5 +153,21 @@ def _todo(segments: list[Segment], settings: SyncSettings) -> Todo:
         return Todo.ALL
     if settings.include_synced:
         return Todo.ALL
-    done = all(segment.is_done() for segment in segments) and not settings.changes_run
+    done = all(_is_done(segment) for segment in segments) and not settings.changes_run
     return Todo.NOTHING if done else Todo.REST
+
+
+def _lost(segment: Segment) -> int:
+    """How much of a log no sync will bring over, if that is all that is missing of it."""
+    cursor = segment.cursor
+    if cursor is None or cursor.complete:
+        return 0
+    lost = len(cursor.gaps) + len(cursor.dropped) + segment.head.salvaged
+    return lost if lost == cursor.lacks else 0
+
+
+def _is_done(segment: Segment) -> bool:
+    """Whether nothing is left to do for a log: all of it was sent, but for what is lost."""
+    if segment.cursor is not None and _lost(segment):
+        segment = replace(segment, cursor=replace(segment.cursor, complete=True))
+    return segment.is_done()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -13,7 +14,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from runferry.cli import group
+from runferry.cli.syncplan import _table
+from runferry.cli.text import in_words
+from runferry.sync import preview
 from support import logs
 from support.server import serve
 
@@ -80,6 +85,38 @@ def test_a_plan_for_people_is_a_table(folder: Path) -> None:
     assert code == 1
     assert "1 run, 1 to sync, 2 left out" in output
     assert "run-x.wandb: empty (0 bytes)" in output
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 110, 150])
+def test_a_plan_has_one_line_for_each_run_at_any_width(folder: Path, width: int) -> None:
+    """What does not fit is left out, and the last columns are cut: run, state and what to do are whole."""
+    runs = preview(folder, project="a-project-with-a-long-name", entity="a-team-with-a-long-name").runs
+    out = io.StringIO()
+    Console(file=out, width=width).print(_table(runs, width))
+
+    lines = out.getvalue().splitlines()
+
+    assert len(lines) == 1 + len(runs)
+    assert re.match(r"two +finished +all\b", next(line for line in lines if line.startswith("two")))
+    assert ("rows sent" in lines[0], "target" in lines[0], "log" in lines[0].split()) == (
+        width >= 40,
+        width >= 80,
+        width >= 140,
+    )
+
+
+def test_names_of_requests_are_told_as_what_they_are_for() -> None:
+    """On a terminal; what a log or a server calls so otherwise stays."""
+    assert in_words("UpsertBucket: HTTP 404: no UpsertBucketX") == "make the run: HTTP 404: no UpsertBucketX"
+    assert in_words("CreateArtifactFiles: HTTP 500") == "ask where an artifact's files go: HTTP 500"
+
+
+def test_a_report_that_cannot_be_written_is_named_as_it_was(folder: Path) -> None:
+    """Not by the name of a file that only we know; and a project that no server takes is wrong usage."""
+    code, output = call("sync", *NOWHERE, "--report", folder / "gone" / "x.json", folder)
+    assert (code, f"{folder / 'gone' / 'x.json'}: No such file" in output) == (1, True)
+    assert "project: no server takes a name with '/' in it" in call("sync", *NOWHERE, "-p", "a/b", folder)[1]
+    assert call("sync", *NOWHERE, "--jobs", "99", folder)[0] == 2
 
 
 def test_a_folder_named_plan_is_a_path(folder: Path) -> None:
@@ -157,7 +194,7 @@ def test_what_cannot_be_followed_is_a_usage_error(folder: Path, options: list[st
 
 
 def test_what_the_peer_is_told_is_understood(folder: Path) -> None:
-    """Options that ask for what is always done here are taken; `-n` is `--jobs`, and no more than there are places."""
+    """Options that ask for what is always done here are taken; `-n` is `--jobs`."""
     options = [
         "--include-online",
         "--no-skip-online",
@@ -166,7 +203,7 @@ def test_what_the_peer_is_told_is_understood(folder: Path) -> None:
         "--yes",
         "-v",
         "-n",
-        "50",
+        "20",
     ]
     code, output = call("sync", *NOWHERE, "--dry-run", *options, "wandb/*-gone")
 

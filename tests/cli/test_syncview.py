@@ -261,3 +261,19 @@ def test_a_page_for_an_answer_is_cut_where_it_is_news(capsys: pytest.CaptureFixt
 
     assert err.count("y") < 250
     assert "y" * 1000 in out
+
+
+def test_a_key_that_is_refused_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first verdict says all of it, the others point to it, and what else is wrong is told all the same."""
+    view = PlainLines(FakeClock().monotonic)
+    refused = "the server does not accept the key from WANDB_API_KEY (RunResumeStatus: HTTP 401: no)"
+    for number in range(3):
+        view(RunReport(f"log{number}", "r", Verdict.FAILED, refused, credentials=True))
+    view(RunReport("log3", "r", Verdict.FAILED, "empty"))
+
+    assert [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()] == [
+        "the server does not accept the key from WANDB_API_KEY (ask for the run: HTTP 401: no)",
+        "as above: the key",
+        "as above: the key",
+        "empty",
+    ]

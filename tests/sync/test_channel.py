@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from runferry.sync.channel import Channel
+from runferry.sync.channel import Channel, raise_for_status
 from runferry.sync.errors import AuthError, Conflict, OutOfTime, Permanent, Retryable, TooLarge, TooSlow
 from runferry.sync.pacer import Pacer
+from runferry.sync.ratelimit import Limits
 from runferry.sync.report import Event, Paused, Retrying
 from runferry.sync.transport import Answer, Request
 from support.clock import FakeClock
@@ -394,6 +395,28 @@ def test_a_redirect_says_which_base_url_to_use(url: str, location: str, words: s
     assert "not followed" in str(caught.value)
     assert "s3cret" not in str(caught.value)
     assert len(rig.script.times) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"error": "no such run"}', "x: HTTP 404: no such run"),
+        (b'{"message": "gone"}', "x: HTTP 404: gone"),
+        (b'{"errors": [{"message": "a"}, "b"]}', "x: HTTP 404: a; b"),
+        (b'{"errors": [{"code": 7}]}', 'x: HTTP 404: {"errors": [{"code": 7}]}'),
+        (b'{"detail": 1}', 'x: HTTP 404: {"detail": 1}'),
+        (b"[1]", "x: HTTP 404: [1]"),
+        (b"[" * 100_000, "x: HTTP 404: " + "[" * 500),
+        (b"<html>", "x: HTTP 404: <html>"),
+        (b"", "x: HTTP 404"),
+    ],
+)
+def test_what_a_server_says_is_told_without_its_wrapping(body: bytes, said: str) -> None:
+    """The message of a JSON answer; any other body as it is."""
+    with pytest.raises(Permanent) as caught:
+        raise_for_status(Answer(404, {}, body), "x", Limits())
+
+    assert str(caught.value) == said
 
 
 def test_a_wait_that_the_server_asked_for_uses_up_no_budget() -> None:

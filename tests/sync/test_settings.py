@@ -76,3 +76,20 @@ def test_the_server_is_the_strongest_word_and_says_where_it_stands(tmp_path: Any
     assert locate_base_url(both | {"RUNFERRY_BASE_URL": ""}, tmp_path) == ("https://theirs", "WANDB_BASE_URL")
     assert locate_base_url({}, tmp_path) == ("https://file", str(settings))
     assert locate_base_url({}, tmp_path / "none") == ("https://api.wandb.ai", "default")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"project": "a/b"},
+        {"project": "a#b"},
+        {"project": "x" * 129},
+        {"entity": "a/b"},
+        {"entity": "a?b"},
+        {"jobs": 99},
+    ],
+)
+def test_what_no_server_takes_is_wrong_usage(options: dict[str, Any]) -> None:
+    """Names with what would be another path, and more runs at a time than there are places for."""
+    with pytest.raises(UsageError):
+        SyncSettings(**options)

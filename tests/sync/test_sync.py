@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from runferry.logformat import load
-from runferry.sync import SyncSettings, Verdict
+from runferry.sync import SyncSettings, Verdict, preview
 from runferry.sync.transport import Answer
 from support import artifactlogs, logs
 from support.fakebackend import URL
@@ -227,6 +227,43 @@ def test_a_dry_run_of_what_was_sent_says_that_nothing_is_new(rig: Rig) -> None:
     assert "dry run: 1 of 6 rows, 0 of 2 samples, 0 of 5 console lines" in reason
     assert "1 of 2 files (2 bytes), 1 of 2 alerts" in reason
     assert "nothing to send" not in rig.only(rig.sync(dry_run=True, include_synced=True)).reason
+
+
+def test_a_damaged_log_that_was_sent_is_nothing_to_do_in_a_plan(rig: Rig) -> None:
+    """What is lost is counted; once the log grows, or a file of it is what is missing, there is something to do again."""
+    log = rig.run(rows=9)
+    data = bytearray(log.read_bytes())
+    data[400] ^= 1
+    log.write_bytes(data)
+    rig.settle(log)
+    settings = SyncSettings(base_url=URL, state_dir=rig.state)
+
+    def planned() -> tuple[str, int]:
+        (run,) = preview(rig.folder, settings, clock=rig.clock).runs
+        return run.todo.value, run.lost
+
+    assert planned() == ("all", 0)
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+    assert planned() == ("nothing", 1)
+    logs.make_log(log, logs.files_record("gone.txt"), append=True)
+    rig.settle(log)
+    assert planned() == ("rest", 1)
+    assert len(rig.only(rig.sync()).missing) == 2
+    assert planned() == ("rest", 0)
+
+
+def test_a_key_that_is_refused_is_told_with_where_it_is_from(rig: Rig) -> None:
+    """In one sentence, with the server's message and without the JSON around it."""
+    for number in range(3):
+        rig.run(run_id=f"k{number}")
+    rig.backend.before = lambda *_: Answer(401, {}, b'{"error": "user is not logged in"}')
+
+    report = rig.sync(jobs=1)
+
+    (reason,) = {run.reason for run in report.runs}
+    assert reason.startswith("the server does not accept the key from test (")
+    assert reason.endswith(": HTTP 401: user is not logged in)")
+    assert report.exit_code == 2
 
 
 def test_config_changes_and_metrics_arrive_with_the_first_upsert(rig: Rig) -> None:
