@@ -30,7 +30,7 @@ from ..logformat import (
 from ..logformat.describe import describe
 from ..logformat.schema import KINDS
 from ..logformat.segments import fold
-from ..sync.report import elapsed
+from ..sync.report import counted, elapsed
 from .paths import SomePath
 from .text import clip, plain_json, printable, stale_after_option, when
 
@@ -155,11 +155,11 @@ def _print_gap(gap: Gap, *, as_json: bool) -> None:
         place = {"type": "gap", "offset": gap.offset, "length": gap.length, "reason": gap.reason.value}
         click.echo(plain_json({**place, "records_lost": gap.records_lost}))
     else:
-        click.echo(f"{gap.offset:>10}          GAP             {_said(gap)}, {gap.length} bytes{_loss(gap)}")
+        click.echo(f"{gap.offset:>10}          GAP             {_said(gap)}, {counted(gap.length, 'byte')}{_loss(gap)}")
 
 
 def _loss(gap: Gap) -> str:
-    return "" if gap.records_lost is None else f", {gap.records_lost} record(s) lost"
+    return "" if gap.records_lost is None else f", {counted(gap.records_lost, 'record')} lost"
 
 
 def _said(gap: Gap) -> str:
@@ -247,7 +247,8 @@ def _summary_lines(logs: list[Path], state: RunState, status: str, gaps: list[tu
     silent = f", silent for {elapsed(age_of(logs[-1]))}" if state.has_run else ""
     end = f"no exit record{silent}" if state.exit_code is None else f"exit code {state.exit_code}"
     yield f"status   {status} ({end})"
-    yield f"holds    {state.row_count} rows, {state.sample_count} samples, {state.console_count} console lines"
+    parts = ((state.row_count, "row"), (state.sample_count, "sample"), (state.console_count, "console line"))
+    yield f"holds    {', '.join(counted(number, word) for number, word in parts)}"
     if state.cut_count:
         yield f"         {state.cut_count} more rows have steps that a later log repeats: they do not count"
     for title, tree in (("config", state.config), ("summary", state.summary)):

@@ -18,6 +18,7 @@ from .errors import Permanent, Refused
 from .inherited import Inherited
 from .placing import Place, Start
 from .plan import RunPlan
+from .report import counted
 from .runconfig import rfc3339
 from .segment import Segment
 from .work import RunWork
@@ -157,7 +158,7 @@ def _begin(work: RunWork) -> None:
         status = work.status = ask(work.context.api, work.plan)
         if status is None or status.history_lines != left:
             raise Refused(
-                f"the server says that it rewound run {work.plan.run_id} to {left} rows, but it does not hold them"
+                f"the server says that it rewound run {work.plan.run_id} to {counted(left, 'row')}, but it does not hold them"
             )
     _go_behind(work, status, first)
 
@@ -222,7 +223,7 @@ def _check_first(work: RunWork) -> None:
     first = work.segments[0]
     if ours and (first.head.resume or first.opening.rewinds is not None):
         raise Refused(
-            f"the server holds {lines} rows for run {work.plan.run_id}, the last of them of this log, and others before its "
+            f"the server holds {counted(lines, 'row')} for run {work.plan.run_id}, the last of them of this log, and others before its "
             f"own that are of logs that are not here: sync all logs of the run in one command, or {_OTHER_ID}"
         )
     # A row that has a time is known wherever it is: one that is not found is of another log, or of a newer copy of this one.
@@ -231,12 +232,12 @@ def _check_first(work: RunWork) -> None:
         return  # all lines are written again: those that are there were of these logs in another arrangement
     if ours:
         raise Refused(
-            f"the server holds {lines} rows for run {work.plan.run_id}, of which this log has {rows}: a sync that another "
+            f"the server holds {counted(lines, 'row')} for run {work.plan.run_id}, of which this log has {rows}: a sync that another "
             f"tool repeated has written rows twice; {_OTHER_ID}"
         )
     if lines:
         raise Refused(
-            f"the server already holds {lines} rows for run {work.plan.run_id} that are not those of this log: sync it together "
+            f"the server already holds {counted(lines, 'row')} for run {work.plan.run_id} that are not those of this log: sync it together "
             f"with the logs (or the newer copy) that they are from, {_OTHER_ID}"
         )
 
@@ -333,7 +334,7 @@ def _go_on_without(work: RunWork, gone: set[int]) -> None:
         )
         if work.status.history_lines < floor.history:
             raise Refused(
-                f"the server counts {work.status.history_lines} rows of run {work.plan.run_id}, of which it acknowledged "
+                f"the server counts {counted(work.status.history_lines, 'row')} of run {work.plan.run_id}, of which it acknowledged "
                 f"{floor.history}: it counts late, or has lost some, which only a sync of all logs in one command brings back",
                 try_again=True,
             )
@@ -348,7 +349,7 @@ def _check_room(work: RunWork, placed: Segment) -> None:
     moves = cursor.base not in (Lines(), placed.placed.base)
     if placed_first and moves and not _are_here(work, cursor.base):
         raise Refused(
-            f"the server holds {cursor.base.history} rows of run {work.plan.run_id} from other logs than these; "
+            f"the server holds {counted(cursor.base.history, 'row')} of run {work.plan.run_id} from other logs than these; "
             "sync all logs of the run in one command"
         )
 
