@@ -143,7 +143,9 @@ def connect(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     db.execute("PRAGMA journal_size_limit=67108864")
-    db.execute("PRAGMA wal_autocheckpoint=4000")  # pages, 16 MB: what many small commits change again is written back once
+    db.execute(
+        "PRAGMA wal_autocheckpoint=4000"
+    )  # pages, 16 MB: what many small commits change again is written back once
     return db
 
 
