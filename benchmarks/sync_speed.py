@@ -15,7 +15,13 @@ from urllib.request import urlopen
 from common import OURS, PEER, measure, median_of, rounds, table
 from make_log import make
 
-CASES = [(20_000, 10, "peer"), (100_000, 10, "peer"), (100_000, 10, "ours"), (500_000, 5, "peer")]
+CASES = [
+    (20_000, 10, "peer"),
+    (100_000, 10, "peer"),
+    (100_000, 10, "ours"),
+    (10_000, 100, "peer"),
+    (500_000, 5, "peer"),
+]
 
 
 @contextmanager

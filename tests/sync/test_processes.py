@@ -41,7 +41,7 @@ class Quota:
 
 @pytest.mark.slow
 def test_four_processes_use_one_quota_and_are_hardly_ever_refused(tmp_path: Path) -> None:
-    """1,600 requests of four processes with four threads each: hardly a 429, where each alone would meet one in ten.
+    """1,600 requests of four processes with four threads each: hardly a 429.
 
     None on a quiet machine; where answers are read late, a few. How much of the quota was used is printed: here it says more of the machine, and the simulations judge it.
     """
