@@ -16,6 +16,7 @@ from ..sync.settings import DEFAULT_JOBS, MAX_JOBS, OVERLAPS
 from .paths import SomePath
 from .syncoptions import choice_options, settings_of, target_options
 from .syncoutputs import Outputs
+from .text import stale_after_option
 
 if TYPE_CHECKING:
     from ..sync.credentials import ApiKey
@@ -57,13 +58,7 @@ class SyncCommand(click.Command):
 @click.option(
     "--retry-for", type=float, default=600.0, show_default=True, help="Seconds to retry a request; 0: do not retry."
 )
-@click.option(
-    "--stale-after",
-    type=float,
-    default=600.0,
-    show_default=True,
-    help="Seconds without growth after which a log without exit record counts as crashed.",
-)
+@stale_after_option
 @click.option(
     "--overlap",
     type=click.Choice(OVERLAPS),

@@ -14,7 +14,7 @@ import click
 from ..sync.report import counted, elapsed
 from .paths import SomePath
 from .syncoptions import choice_options, settings_of, target_options
-from .text import PIPE_WIDTH, clip, plain_json, printable, size
+from .text import PIPE_WIDTH, clip, plain_json, printable, size, stale_after_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, type=SomePath())
 @target_options
 @choice_options
-@click.option(
-    "--stale-after",
-    type=float,
-    default=600.0,
-    show_default=True,
-    help="Seconds without growth after which a log without exit record counts as crashed.",
-)
+@stale_after_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line and run, each with a `type`.")
 def command(paths: tuple[Path, ...], *, as_json: bool, **options: Any) -> None:
     """List the runs below PATHS (default: ./wandb), and what a sync with these options has to do for each.
