@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,16 +55,17 @@ def copies_in(logs: Sequence[Path], *, is_start_known: bool = True) -> list[Copy
         OSError: a log cannot be read.
     """
     found: list[Copy] = []
+    compare = cache(_compare)  # it reads both logs
     for written in _by_writer(logs):
         ordered = sorted(written, key=lambda log: -log.stat().st_size)
         best = ordered[0]
         for log in ordered[1:]:
-            likeness = _compare(best, log)
+            likeness = compare(best, log)
             if likeness.second_only > likeness.first_only and (is_start_known or not likeness.first_only):
                 best = log
         for log in written:
             if log != best:
-                differs = _compare(best, log).second_only > 0
+                differs = compare(best, log).second_only > 0
                 if is_start_known or not differs:
                     found.append(Copy(log, best, differs))
     return found
