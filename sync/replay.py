@@ -63,12 +63,8 @@ class RunReplay:
         except LockedError as error:
             return verdict.failed(work, str(error), Verdict.SKIPPED, try_again=True)
         except Interrupted:
-            reason = (
-                "interrupted; the next sync goes on from here"
-                if self._has_sent()
-                else "interrupted before anything was sent"
-            )
-            return verdict.failed(work, reason, Verdict.PARTIAL if self._has_sent() else Verdict.FAILED, try_again=True)
+            goes_on = "; the next sync goes on from here" if self._has_sent() else " before anything was sent"
+            return self._broken_off(f"interrupted{goes_on}")
         except AuthError as error:
             if error.status == 401:
                 context.denied = context.api.refused_key(error)
@@ -77,9 +73,7 @@ class RunReplay:
         except Conflict as error:
             return verdict.failed(work, f"{error}; --id NEW sends it as another run")
         except OutOfTime as error:
-            return verdict.failed(
-                work, str(error), Verdict.PARTIAL if self._has_sent() else Verdict.FAILED, try_again=True
-            )
+            return self._broken_off(str(error))
         except Permanent as error:
             gone = (
                 "; the run was deleted at the server: --id NEW sends it as another run"
@@ -98,11 +92,17 @@ class RunReplay:
     def _has_sent(self) -> bool:
         return any(segment.cursor is not None and segment.cursor.sent != Lines() for segment in self.segments)
 
+    def _broken_off(self, reason: str) -> list[RunReport]:
+        """The verdict where nothing but time is missing."""
+        return verdict.failed(
+            self.work, reason, Verdict.PARTIAL if self._has_sent() else Verdict.FAILED, try_again=True
+        )
+
     def _is_stitched_otherwise(self) -> bool:
         """Whether the logs were stitched by another policy than the one that is asked for, or without each other."""
-        cursors = [segment.cursor for segment in self.segments if segment.cursor is not None]
         if len(self.segments) == 1:
             return False
+        cursors = [segment.cursor for segment in self.segments if segment.cursor is not None]
         here = {segment.head.start_ns for segment in self.segments} - {0}
         overlap = self.context.settings.overlap
         return any(cursor.overlap != overlap or (cursor.kin and here - set(cursor.kin)) for cursor in cursors)
@@ -132,8 +132,8 @@ class RunReplay:
         if not work.is_lost:
             for segment in self.segments:
                 segment.load_cursor(work.target, again=settings.include_synced)
-        forced = settings.include_synced or settings.dry_run or settings.changes_run or self._is_stitched_otherwise()
-        if not forced and all(segment.is_done() for segment in self.segments):
+        again = settings.include_synced or settings.changes_run or self._is_stitched_otherwise()
+        if not (again or settings.dry_run) and all(segment.is_done() for segment in self.segments):
             return verdict.finish(work, NOTHING_NEW)
         contact.recall(work)
         try:
@@ -143,7 +143,6 @@ class RunReplay:
                     if settings.dry_run:
                         from .dryrun import dry_run
 
-                        again = settings.include_synced or settings.changes_run or self._is_stitched_otherwise()
                         return dry_run(work, again=again)
                     if contact.prepare(work):
                         work.unread()
