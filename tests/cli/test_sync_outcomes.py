@@ -11,37 +11,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import logs
 from support.openmetrics import parse
-from support.server import Server, serve
+from support.server import Server, surroundings
 
 CLI = [sys.executable, "-m", "runferry.cli"]
 DOWN = "http://127.0.0.1:9"
 NOT_FOUND = {"action": "status", "path": "/file_stream", "status": 404}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture
-def folder(tmp_path: Path, server: Server) -> Path:
-    server.set_faults([])
-    (tmp_path / "wandb").mkdir()
-    return tmp_path / "wandb"
-
-
-def surroundings(server: Server, **changes: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
-    wanted = {"RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url, **changes}
-    return {**kept, **{name: value for name, value in wanted.items() if value}}
 
 
 def sync(server: Server, *arguments: Any, **changes: str) -> subprocess.CompletedProcess[str]:

@@ -178,6 +178,13 @@ def write_faults(folder: Path, faults: list[dict[str, Any]]) -> None:
     new.replace(folder / "faults.json")
 
 
+def surroundings(server: Server, **changes: str) -> dict[str, str]:
+    """An environment in which our commands talk to `server`; `changes` come on top, and empty ones are taken away."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
+    wanted = {"RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url, **changes}
+    return {**kept, **{name: value for name, value in wanted.items() if value}}
+
+
 @contextlib.contextmanager
 def serve(
     folder: Path,

@@ -10,40 +10,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from runferry.logformat import load
 from support import logs
-from support.server import Server, serve
+from support.server import Server, surroundings
 
 SCRIPT = Path(__file__).with_name("killed.py")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture
-def folder(tmp_path: Path, server: Server) -> Path:
-    server.set_faults([])
-    (tmp_path / "wandb").mkdir()
-    return tmp_path / "wandb"
-
-
 def cli(server: Server, *arguments: Any, **environ: str) -> subprocess.CompletedProcess[str]:
     """`runferry sync` as a user runs it."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
-    environ = {"RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url, **environ}
     return subprocess.run(
         [sys.executable, "-m", "runferry.cli", "sync", *map(str, arguments)],
         capture_output=True,
         text=True,
-        env={**clean, **{name: value for name, value in environ.items() if value}},
+        env=surroundings(server, **environ),
         timeout=60,
         check=False,
     )

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,28 +25,14 @@ from runferry.sync.transport import Answer, Request
 from runferry.sync.verify import verify_remote
 from support import artifactlogs, logs
 from support.fakebackend import KEY, URL
-from support.server import Server, serve
+from support.server import Server, surroundings
 from support.syncrig import Rig
 
 CLI = [sys.executable, "-m", "runferry.cli"]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture
-def folder(tmp_path: Path, server: Server) -> Path:
-    server.set_faults([])
-    (tmp_path / "wandb").mkdir()
-    return tmp_path / "wandb"
-
-
 def run(server: Server, *arguments: Any, **changes: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "RUNFERRY_"))}
-    environ = {**kept, "RUNFERRY_API_KEY": server.key, "RUNFERRY_BASE_URL": server.url, **changes}
+    environ = surroundings(server, **changes)
     command = [*CLI, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60, check=False)
 
