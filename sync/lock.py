@@ -44,20 +44,27 @@ class Lock:
         """
         for _ in range(3):  # a lost race gives one more try, not an endless one
             try:
-                descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+                self._lay_down()
             except FileExistsError:
                 self._remove_stale()
                 continue
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(self._content())
-            except OSError:  # a full disk: what nobody holds must not keep others out
-                with contextlib.suppress(OSError):
-                    self.path.unlink()
-                raise
             self._held = True
             return
         raise LockedError("another sync took it at this moment")
+
+    def _lay_down(self) -> None:
+        """Make the lock where there is none. It never lies there without its content, so that nobody has to guess whose it is."""
+        content = self._content()
+        temporary = self.path.with_name(f"{self.path.name}.{self._token}")
+        try:
+            _create(temporary, content)
+            _link(temporary, self.path)
+        except FileExistsError:
+            if _read(self.path).get("token") != self._token:  # else a network file system lost its first answer
+                raise
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
     def check(self) -> None:
         """See whether somebody else holds it.
@@ -109,14 +116,14 @@ class Lock:
             return
         if _read(taken).get("token") != seen.get("token"):
             with contextlib.suppress(OSError):
-                os.link(taken, self.path)
+                _link(taken, self.path)
         with contextlib.suppress(OSError):
             taken.unlink()
 
     def _judge(self, holder: dict[str, Any]) -> None:
         process, heartbeat = Process.from_json(holder), holder.get("heartbeat")
         if process is None or not isinstance(heartbeat, float):
-            # Torn by a crash, or just being written: its file time is the heartbeat.
+            # Torn by a crash, or just being written where there are no links: its file time is the heartbeat.
             process = None
             try:
                 heartbeat = self.path.stat().st_mtime
@@ -166,6 +173,28 @@ class Heartbeat:
                 for lock in self._locks:
                     with contextlib.suppress(OSError):
                         lock.beat()
+
+
+def _link(source: Path, target: Path) -> None:
+    """Let `target` be there with the content of `source`, at once; `FileExistsError` if it is there already."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:  # FAT and others know no links
+        _create(target, source.read_bytes())
+
+
+def _create(path: Path, content: bytes) -> None:
+    """A new file; none if the disk is full, for what nobody holds must not keep others out."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -27,6 +27,17 @@ def move(path: Path, **values: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "host": "elsewhere", **values}))
 
 
+def no_links(*_: Any) -> None:
+    raise PermissionError(errno.EPERM, "operation not permitted")
+
+
+@pytest.fixture(params=["links", "no links"])
+def with_or_without_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that knows hard links, and one that does not, such as FAT."""
+    if request.param == "no links":
+        monkeypatch.setattr(os, "link", no_links)
+
+
 def test_a_held_lock_is_refused_with_its_holder(tmp_path: Path) -> None:
     """The second sync learns which process on which host is at work; after the release it gets the lock."""
     clock = FakeClock()
@@ -105,6 +116,7 @@ def test_a_lock_that_was_taken_over_is_not_given_back_by_its_old_holder(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("with_or_without_links")
 def test_of_two_takers_of_a_stale_lock_the_slower_puts_the_fresh_one_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,15 +202,84 @@ def test_a_number_of_another_boot_or_container_says_nothing(tmp_path: Path, fiel
     Lock(path, clock).acquire()
 
 
-def test_a_full_disk_leaves_no_lock_that_nobody_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sync fails, and the next one is not kept out."""
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_full_disk_leaves_no_lock_that_nobody_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
+) -> None:
+    """The sync fails, and the next one is not kept out; without links a lock is written twice, so it may fail twice."""
+    opened, files = os.fdopen, []
 
-    def refuse(*_: Any) -> bytes:
-        raise OSError(errno.ENOSPC, "no space left")
+    def full(descriptor: int, mode: str) -> Any:
+        files.append(descriptor)
+        if len(files) == fails_at:
+            os.close(descriptor)
+            raise OSError(errno.ENOSPC, "no space left")
+        return opened(descriptor, mode)
 
-    monkeypatch.setattr(Lock, "_content", refuse)
+    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, "fdopen", full)
     with pytest.raises(OSError, match="no space"):
         Lock(tmp_path / "l", FakeClock()).acquire()
+
+    assert list(tmp_path.iterdir()) == []
+    Lock(tmp_path / "l", FakeClock()).acquire()
+
+
+def test_a_lock_is_never_there_without_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks while one is being made sees none, or a whole one: a clock that differs from the files' decides nothing."""
+    clock, path = FakeClock(), tmp_path / "l"
+    seen: list[bytes] = []
+    opened, linked, unlinked = os.fdopen, os.link, Path.unlink
+
+    def look(call: Any) -> Any:
+        def looking(*args: Any, **options: Any) -> Any:
+            try:
+                return call(*args, **options)
+            finally:
+                seen.append(path.read_bytes() if path.exists() else b"none")
+
+        return looking
+
+    monkeypatch.setattr(os, "fdopen", look(opened))
+    monkeypatch.setattr(os, "link", look(linked))
+    monkeypatch.setattr(Path, "unlink", look(unlinked))
+    Lock(path, clock).acquire()
+    monkeypatch.undo()
+
+    assert seen[0] == b"none"
+    assert set(seen) == {b"none", path.read_bytes()}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_locks_hold_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are refused, given back, and taken over as anywhere else."""
+    monkeypatch.setattr(os, "link", no_links)
+    clock, path = FakeClock(), tmp_path / "l"
+    first, second = Lock(path, clock), Lock(path, clock)
+    first.acquire()
+    with pytest.raises(LockedError):
+        second.acquire()
+    move(path, token="theirs")
+    clock.advance(STALE_AFTER_S + 1)
+    second.acquire()
+    assert second.beat()
+    second.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_whose_answer_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network file system that asks twice for the link says that it is there: it is our own, and we hold it."""
+    linked = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        linked(source, target)
+        linked(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    lock = Lock(tmp_path / "l", FakeClock())
+    lock.acquire()
+    assert lock.beat()
+    lock.release()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -229,8 +310,8 @@ def test_two_syncs_of_one_tree_send_each_run_once(rig: Rig) -> None:
         barrier.wait()
         key = ApiKey(KEY, base_url=URL, source="test")
         settings = SyncSettings(base_url=URL, state_dir=rig.state)
-        rng = random.Random(1)  # the machine's clock, for a lock that is just being written is as old as its file
-        reports.append(sync([rig.folder], settings, key=key, transport=rig.backend, rng=rng))
+        rng = random.Random(1)
+        reports.append(sync([rig.folder], settings, key=key, transport=rig.backend, clock=rig.clock, rng=rng))
 
     threads = [threading.Thread(target=one) for _ in range(2)]
     for thread in threads:
