@@ -22,6 +22,7 @@ from .uplink import Uplink, pack
 
 Result = TypeVar("Result")
 
+_MOST_LINES = 10**15  # of a stream; a larger number is no count, and one of thousands of digits fits nowhere
 _LONGEST_REASON = 500  # characters of a server's own words
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "expect", "host", "te", "upgrade"})
 
@@ -458,4 +459,4 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return min(value, _MOST_LINES) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

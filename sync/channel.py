@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from .clock import Clock
 from .credentials import origin_of
-from .errors import AuthError, Conflict, OutOfTime, Permanent, RateLimited, Retryable, TooLarge, TooSlow
+from .errors import AuthError, Conflict, OutOfTime, Permanent, RateLimited, Retryable, SyncError, TooLarge, TooSlow
 from .lane import REQUEST, Cost, full_jitter
 from .pacer import Pacer, StreamLane
 from .ratelimit import MAX_WAIT_S, Limits, read_limits
@@ -74,6 +74,12 @@ def _words(body: bytes) -> str:
         if said and len(said) == len(texts):
             return "; ".join(said)[:_LONGEST_WORDS].strip()
     return body[:_LONGEST_WORDS].decode("utf-8", "replace").strip()
+
+
+def _cut(limits: Limits) -> str:
+    """What to say of a wait that no server can mean."""
+    asked = limits.asked or 0.0
+    return f"; it asked for {asked:.0f} s, which is absurd and cut" if asked > MAX_WAIT_S else ""
 
 
 _HostKey = tuple[tuple[str, str, int], bool]
@@ -153,7 +159,7 @@ class Channel:
             number = self._enter(pacer, cost, stream, what)
             limits, sent_at = _NO_LIMITS, self.clock.monotonic()
             try:
-                answer = self._hide(self._transport.send(request))
+                answer = self._send(request)
                 limits = read_limits(answer.headers, self.clock.time())
                 if answer.status in REDIRECTS and "location" in answer.headers:
                     raise Permanent(explain(what, request, answer, self._hide_in), status=answer.status)
@@ -169,22 +175,22 @@ class Channel:
                     raise OutOfTime(f"{error}; refused {refusals} times", cause=error) from error
                 wait = pacer.refused(limits, learns=stream is None or not stream.refused())
                 if pacer.is_news():
-                    asked = limits.asked or 0.0
-                    cut = f"; it asked for {asked:.0f} s, which is absurd and cut" if asked > MAX_WAIT_S else ""
-                    self._reporter(Paused(what, f"the server's rate limit (429){cut}", wait))
+                    self._reporter(Paused(what, f"the server's rate limit (429){_cut(limits)}", wait))
             except Conflict as error:
                 self._answered(host)
                 pacer.accepted(limits, number)
                 conflicts += 1
                 if not retry_conflict or conflicts >= _CONFLICT_ATTEMPTS or "deleted" in str(error).lower():
                     raise
-                self._wait(host, what, error, full_jitter(self._rng, conflicts), conflicts)
+                self._wait((host, error.status), what, str(error), full_jitter(self._rng, conflicts), conflicts)
             except Retryable as error:
                 now = self.clock.monotonic()
                 first_failure = now if first_failure is None else first_failure
                 since = min(first_failure, self._silent(host, now))
                 wait = full_jitter(self._rng, failures)
+                asked = ""
                 if error.retry_after:
+                    asked = _cut(limits) or f"; it asked for {error.retry_after:.0f} s"
                     wait = error.retry_after + self._rng.uniform(0.0, min(2.0, 0.1 * error.retry_after))
                     if error.status == 503:
                         pacer.close(error.retry_after)  # the server is busy for everybody
@@ -194,11 +200,11 @@ class Channel:
                 if now + wait - since > budget:
                     self.has_put_off |= self._is_put_off(host)
                     self._give_up(host, min(since, now - budget), now - sent_at, str(error))
-                    raise OutOfTime(f"{error}; gave up after {now - since:.0f} s", cause=error) from error
+                    raise OutOfTime(f"{error}{asked}; gave up after {now - since:.0f} s", cause=error) from error
                 failures += 1
                 if divisible and error.late and request.length >= SMALLEST_DIVISIBLE:
                     raise TooSlow(f"{error}; sending less at a time") from error
-                self._wait(host, what, error, wait, failures)
+                self._wait((host, error.status), what, f"{error}{asked}", wait, failures)
             except Permanent:
                 self._answered(host)
                 pacer.accepted(limits, number)
@@ -216,21 +222,26 @@ class Channel:
             cost, lambda seconds: self._reporter(Paused(what, "the lane of the project is closed", seconds))
         )
 
-    def _hide(self, answer: Answer) -> Answer:
-        """The answer without the key, should the server (or a proxy before it) repeat what it was sent."""
+    def _send(self, request: Request) -> Answer:
+        """One attempt. Neither answer nor error holds the key, should the server (or a proxy before it) repeat what it was sent."""
+        try:
+            answer = self._transport.send(request)
+        except SyncError as error:  # which may quote an answer that is none
+            error.args = (self._hide_in(str(error).encode("utf-8", "replace")).decode(), *error.args[1:])
+            error.__cause__, error.__suppress_context__ = None, True
+            raise
         hidden = self._hide_in(answer.body)
         return answer if hidden == answer.body else replace(answer, body=hidden)
 
-    def _wait(self, host: _HostKey, what: str, error: Retryable | Conflict, seconds: float, attempt: int) -> None:
-        """Wait, and say so unless another worker has said the same of this host and still waits."""
+    def _wait(self, key: tuple[_HostKey, int | None], what: str, words: str, seconds: float, attempt: int) -> None:
+        """Wait, and say so unless another worker has said the same (host and status) and still waits."""
         now = self.clock.monotonic()
-        key = (host, error.status)
         with self._lock:
             is_news = now >= self._told_until.get(key, now)
             if is_news:
                 self._told_until[key] = now + seconds
         if is_news:
-            self._reporter(Retrying(what, str(error), seconds, self.clock.time() + seconds, attempt))
+            self._reporter(Retrying(what, words, seconds, self.clock.time() + seconds, attempt))
         self.clock.sleep(seconds)
 
     # -- what all requests to a host know of it ----------------------------------------------------------------------

@@ -9,7 +9,6 @@ a secret less lies about.
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
@@ -136,6 +135,6 @@ def _access_token(document: Any) -> tuple[SecretText | None, float]:
     token, lifetime = document.get("access_token"), document.get("expires_in")
     if not isinstance(token, str) or not is_token(token):
         return None, 0.0
-    if isinstance(lifetime, (int, float)) and not isinstance(lifetime, bool) and 0 < lifetime < math.inf:
-        return SecretText(token), float(lifetime)
+    if isinstance(lifetime, (int, float)) and not isinstance(lifetime, bool) and lifetime > 0:
+        return SecretText(token), float(min(lifetime, _UNKNOWN_S))
     return SecretText(token), _UNKNOWN_S

@@ -219,6 +219,7 @@ _STEP = 1.1
 _STEP_AFTER_S = 5.0
 _STEP_AFTER_REQUESTS = 10
 _PROBE_AFTER_S = 60.0  # before the rate that was refused last is tried again
+_UNKNOWN_RATE = 1.0  # requests/s where nothing has shown what gets through
 
 
 @dataclass
@@ -229,6 +230,9 @@ class Ceiling:
     refused_rate: float = 0.0
     """The rate at which the last refusal came."""
     began_at: float | None = None
+    """Later by the time in which nobody had anything to send: a rate that nobody asked for tells nothing of the server."""
+    heard_at: float | None = None
+    """When the server said anything."""
     accepted: float = 0.0
     refused_before: float | None = None
     """Between a refusal and the next request that gets through: requests with lower numbers were sent before it."""
@@ -237,10 +241,11 @@ class Ceiling:
 
     def answered(self, now: float, number: float) -> None:
         """Request `number` got through."""
+        self._hear(now)
         if self.began_at is None:
             self.began_at = now
         if self.refused_before is not None and number >= self.refused_before:
-            achieved = self.accepted / max(now - self.began_at, 0.001)
+            achieved = self.accepted / max(now - self.began_at, 0.001) if self.accepted else _UNKNOWN_RATE
             self.rate = max(MIN_RATE, _BELOW * achieved)
             self.began_at, self.accepted, self.refused_before = now, 0.0, None
             self.raised_at, self.accepted_since = now, 0.0
@@ -254,6 +259,13 @@ class Ceiling:
 
     def refused(self, now: float, sent: float) -> None:
         """A request was refused without a word on when to come back, when `sent` had been sent."""
+        self._hear(now)
         if self.refused_before is None and self.began_at is not None:
             self.refused_rate = self.accepted / max(now - self.began_at, 0.001)
         self.refused_before = sent
+
+    def _hear(self, now: float) -> None:
+        """Leave out of the cycle that nobody asked for longer than the rate makes one wait; a closed lane counts."""
+        if self.began_at is not None and self.heard_at is not None and self.refused_before is None:
+            self.began_at += max(0.0, now - self.heard_at - 1.0 / (self.rate or _UNKNOWN_RATE))
+        self.heard_at = now

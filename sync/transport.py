@@ -30,6 +30,7 @@ _SLOWEST_UPLINK = 25_000  # bytes/s; the whole attempt may take the time that th
 _MAX_ANSWER = 32 * 1024 * 1024  # bytes; a larger answer is refused before it is kept
 _PART = 256 * 1024  # bytes of a body at a time
 _CONNECTIONS = 4  # of one pool, which serves one request at a time: to the server, and to some storages
+_PLAIN = frozenset({"", "identity"})
 _URL_CHARACTERS = "".join(map(chr, range(33, 127)))
 _VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 """Of a header; what is around it would be cut off by whoever reads it."""
@@ -170,7 +171,9 @@ class HttpTransport:
             if response.status < 300 and not body.is_whole:
                 raise Retryable("the server answered before it had the whole body", status=response.status)
             found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            if found.get("content-encoding", "identity").lower() != "identity":
+            if found.get("content-encoding", "identity").lower() not in _PLAIN:
+                if response.status >= 300:  # what counts of a refusal is its status, and when to come back
+                    return Answer(response.status, found, b"", body.took)
                 raise Permanent("the answer is packed, which was not asked for", status=response.status)
             kept = bytearray()
             if found.get("content-length", "").isdecimal() and int(found["content-length"][:20]) > _MAX_ANSWER:

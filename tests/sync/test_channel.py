@@ -487,3 +487,16 @@ def test_a_short_budget_is_not_made_longer_by_putting_off() -> None:
         rig.call(upload=True)
     assert rig.clock.monotonic() - begun <= 5.0
     assert not rig.channel.has_put_off
+
+
+def test_a_wait_that_a_busy_server_asks_for_is_told() -> None:
+    """Also where it is longer than the budget, so that giving up at once has a reason, and where it is cut."""
+    rig = Rig(answer(503, Retry_After="700"), retry_for=600.0)
+    with pytest.raises(OutOfTime, match=r"it asked for 700 s; gave up after 0 s"):
+        rig.call()
+
+    rig = Rig(answer(503, Retry_After="99999"), answer(), retry_for=3600.0)
+    rig.call()
+    assert (
+        "it asked for 86400 s, which is absurd and cut" in next(e for e in rig.events if isinstance(e, Retrying)).reason
+    )

@@ -239,7 +239,7 @@ class TokenServer:
         self.exchanges.append(bytes(request.body))
         token = f"access-token-number-{len(self.exchanges)}"
         says = isinstance(self.lifetime, (int, float)) and self.lifetime is not True and self.lifetime > 0
-        lifetime = self.lifetime if says else 3600
+        lifetime = min(self.lifetime, 1e9) if says else 3600
         self._valid = {f"Bearer {token}": self.clock.monotonic() + lifetime}
         return Answer(200, {}, json.dumps({"access_token": token, "expires_in": self.lifetime}).encode())
 
@@ -296,7 +296,9 @@ def test_a_long_sync_outlives_its_tokens(tokens: Rig) -> None:
     assert tokens.server.exchanges[1].endswith(f"{JWT}{int(lasts)}".encode())
 
 
-@pytest.mark.parametrize(("lifetime", "most"), [(60, 21), (None, 1), (-5, 1), (True, 1), ("x", 1), (float("inf"), 1)])
+@pytest.mark.parametrize(
+    ("lifetime", "most"), [(60, 21), (None, 1), (-5, 1), (True, 1), ("x", 1), (float("inf"), 1), (10**400, 1)]
+)
 def test_lifetimes_that_are_short_or_make_no_sense(tmp_path: Path, lifetime: Any, most: int) -> None:
     """A token of a minute is not exchanged at every request; without a lifetime it holds until it is refused."""
     rig = Rig(tmp_path, lifetime=lifetime)

@@ -8,15 +8,17 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from runferry.sync import SyncSettings, UsageError, Verdict
 from runferry.sync.cursor import load
-from runferry.sync.errors import Interrupted, Permanent
+from runferry.sync.errors import Interrupted, Permanent, Retryable
 from runferry.sync.lock import STALE_AFTER_S, Lock, LockedError
 from runferry.sync.places import write_durably
 from runferry.sync.ratelimit import Limits, read_limits
@@ -86,12 +88,42 @@ def test_a_key_that_a_server_repeats_is_shown_to_nobody(rig: Rig) -> None:
     assert header.decode() not in told
 
 
+@pytest.mark.parametrize("error", [Retryable, partial(Permanent, status=0)])
+def test_an_answer_that_is_none_shows_the_key_to_nobody(rig: Rig, error: Callable[[str], Exception]) -> None:
+    """The HTTP library quotes what it cannot read, and its words reach reasons and events."""
+    rig.run()
+    header = base64.b64encode(f"api:{KEY}".encode()).decode()
+    rig.backend.before = on("stream", error(f"illegal status line: b'HTTP/1.1 {header} {KEY}'"))
+
+    report = rig.sync(retry_for=0.0)
+
+    told = repr(report) + repr(rig.events)
+    assert "HTTP/1.1 *** ***" in told
+    assert KEY not in told
+    assert header not in told
+
+
 def test_endless_words_of_a_server_are_cut(rig: Rig) -> None:
     """A reason stays a line that can be read."""
     rig.run()
     rig.backend.before = on("UpsertBucket", Answer(200, {}, json.dumps({"errors": ["no" * 10**6]}).encode()))
 
     assert len(rig.only(rig.sync()).reason) < 700
+
+
+def test_a_count_of_thousands_of_digits_is_an_ordinary_refusal(rig: Rig) -> None:
+    """JSON has numbers that neither a cursor nor a line of text can hold."""
+    rig.run()
+    bucket = '{"name": "r", "historyLineCount": ' + "9" * 4000 + "}"
+    rig.backend.before = on(
+        "RunResumeStatus", Answer(200, {}, f'{{"data": {{"model": {{"bucket": {bucket}}}}}}}'.encode())
+    )
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.FAILED
+    assert "internal" not in report.reason
+    assert len(report.reason) < 700
 
 
 @pytest.mark.parametrize("name", ["..", "."])

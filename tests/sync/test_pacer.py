@@ -240,6 +240,39 @@ def test_refusals_without_headers_back_off_more_and_more() -> None:
     assert sum(waits[6:]) > sum(waits[:6])
 
 
+def seconds_for(pacer: Pacer, clock: FakeClock, requests: int) -> float:
+    """How long it takes until so many have got through, each answered at once and without a word on limits."""
+    begun = clock.monotonic()
+    for _ in range(requests):
+        pacer.accepted(Limits(), pacer.wait())
+    return clock.monotonic() - begun
+
+
+def test_refusals_before_anything_got_through_say_nothing_of_the_rate() -> None:
+    """A server that was busy when the sync began is asked once a second afterwards, and not for ever every ten seconds."""
+    clock = FakeClock()
+    pacer = make_pacer(clock)
+    for _ in range(2):
+        pacer.wait()
+        pacer.refused(Limits())
+
+    assert seconds_for(pacer, clock, 20) < 30.0
+
+
+@pytest.mark.parametrize("every", [5.0, 60.0])
+def test_a_rate_that_nobody_asked_for_is_no_limit(every: float) -> None:
+    """Who sends now and then, as a watch does, and is refused once, may send as fast as one who had much to send."""
+    clock = FakeClock()
+    pacer = make_pacer(clock)
+    for _ in range(100):
+        pacer.accepted(Limits(), pacer.wait())
+        clock.sleep(every)
+    pacer.wait()
+    pacer.refused(Limits())
+
+    assert seconds_for(pacer, clock, 10) < 15.0
+
+
 def test_siblings_that_are_refused_with_one_another_back_off_once() -> None:
     """Eight requests that were under way when the lane closed are one refusal, not eight doublings."""
     pacer = make_pacer(FakeClock())

@@ -82,6 +82,16 @@ def test_a_packed_answer_is_not_unpacked(transport: HttpTransport, coding: str) 
         transport.send(Request("GET", server.url))
 
 
+@pytest.mark.parametrize("status", ["302 Found", "401 Unauthorized", "429 Too Many Requests", "503 Busy"])
+def test_a_packed_refusal_is_what_its_status_says(transport: HttpTransport, status: str) -> None:
+    """Proxies pack their pages for everybody: status and headers count all the same, and nothing is unpacked."""
+    packed = reply(b"(not looked at)", status, "Content-Encoding: gzip\r\nRetry-After: 7\r\nLocation: /x\r\n")
+    with RawServer(packed) as server:
+        answer = transport.send(Request("GET", server.url))
+
+    assert (answer.status, answer.headers["retry-after"], answer.body) == (int(status[:3]), "7", b"")
+
+
 def test_an_answer_that_says_it_is_huge_is_not_read(transport: HttpTransport) -> None:
     """A Content-Length of a gigabyte is refused before a byte of it is kept."""
     huge = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 1000
