@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import gc
 import importlib
@@ -46,13 +47,18 @@ class LazyGroup(click.Group):
             done = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:  # `runferry show | head`: whoever reads wants no more, so nothing failed
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+            _drop_output()
             ctx.exit(0)
         return done
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002, D102 - click's
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,15 +70,31 @@ def group() -> None:
     """
 
 
+def _open_streams() -> None:
+    """Let what is printed to a closed stream (`>&-`) go nowhere; else it would raise, or the next file opened would get it."""
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free: 0, then 1 and 2
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - to the end of the process
+
+
 def main() -> None:
     """The console script `runferry`."""
     gc.set_threshold(_GARBAGE)
+    _open_streams()
     try:
         code = group.main(prog_name="runferry", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         sys.exit(2)
+    except OSError as error:  # a full disk below the output, mostly
+        with contextlib.suppress(OSError):
+            click.echo(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", err=True)
+        _drop_output()
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)  # click hands an `Exit` of a command over as its code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -64,7 +65,8 @@ class Outputs:
     ) -> None:
         """Close the view, then write the files."""
         for listener in reversed(self._open):
-            listener.close()
+            with contextlib.suppress(OSError, ValueError):  # whoever looked has gone
+                listener.close()
         if self._report is None:
             return
         try:
@@ -76,7 +78,8 @@ class Outputs:
                 self._report.end(f"{type(error).__name__}: {error}", 2)
             self._report.write()
         except OSError as failure:  # the exit code speaks of the runs
-            click.echo(f"runferry: the report was not written: {failure}", err=True)
+            with contextlib.suppress(OSError, ValueError):
+                click.echo(f"runferry: the report was not written: {failure}", err=True)
 
 
 def _metrics(path: Path, counters: Counters) -> View:

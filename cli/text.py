@@ -59,6 +59,27 @@ def in_words(text: str) -> str:
     return _OPERATION.sub(lambda found: _OPERATIONS[found[0]], text)
 
 
+class Printer:
+    """Prints lines as long as anybody takes them. What goes on behind them goes on: an exit code says how it ended."""
+
+    def __init__(self) -> None:
+        self._is_heard = {False: True, True: True}
+        """Of standard output and standard error."""
+
+    def __call__(self, text: str, *, err: bool = False) -> None:
+        """Print a line."""
+        if not self._is_heard[err]:
+            return
+        try:
+            click.echo(text, err=err)
+        except BrokenPipeError:  # `| head`
+            self._is_heard[err] = False
+        except OSError as error:
+            self._is_heard[err] = False
+            if not err:
+                self(f"runferry: no more shown: {error.strerror}", err=True)
+
+
 def clip(text: str, width: int) -> str:
     """At most `width` characters; a cut shows."""
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -10,7 +10,7 @@ import click
 
 from ..sync.report import counted
 from .paths import SomePath
-from .text import clip, in_words, plain_json, printable, stale_after_option
+from .text import Printer, clip, in_words, plain_json, printable, stale_after_option
 
 if TYPE_CHECKING:
     from ..sync.compare import Verification
@@ -90,12 +90,13 @@ def _local(paths: tuple[Path, ...], stale_after: float, *, as_json: bool) -> int
         raise click.ClickException(str(error)) from None
     counts: Counter[str] = Counter()
     liveness = Liveness(SystemClock())
+    say = Printer()
     for head in heads:
         found = verify_log(head, liveness, stale_after)
         word = "whole" if found.is_whole else "damaged"
         counts[word] += 1
-        click.echo(plain_json(found.as_json()) if as_json else _log_line(word, found))
-    _finish(counts, 1 if counts["damaged"] else 0, as_json=as_json)
+        say(plain_json(found.as_json()) if as_json else _log_line(word, found))
+    _finish(say, counts, 1 if counts["damaged"] else 0, as_json=as_json)
     return 1 if counts["damaged"] else 0
 
 
@@ -112,13 +113,15 @@ def _remote(
     from ..sync.settings import find_base_url
     from ..sync.verify import verify_remote
 
+    say = Printer()
+
     def show(found: Verification) -> None:
-        click.echo(plain_json(found.as_json()) if as_json else _run_line(found))
+        say(plain_json(found.as_json()) if as_json else _run_line(found))
 
     def news(event: Event) -> None:
         if isinstance(event, (Paused, Retrying)):
             reason = printable(clip(in_words(event.reason), 200))
-            click.echo(f"waiting {event.wait:.1f} s before {printable(in_words(event.what))}: {reason}", err=True)
+            say(f"waiting {event.wait:.1f} s before {printable(in_words(event.what))}: {reason}", err=True)
 
     try:
         overlap = options.pop("overlap")
@@ -126,7 +129,7 @@ def _remote(
         report = verify_remote(paths, settings, deep=deep, overlap=overlap, told=show, reporter=news)
     except (NoCredentials, UsageError) as error:
         raise click.ClickException(str(error)) from None
-    _finish(Counter(report.counts()), report.exit_code, as_json=as_json)
+    _finish(say, Counter(report.counts()), report.exit_code, as_json=as_json)
     return report.exit_code
 
 
@@ -140,9 +143,9 @@ def _run_line(found: Verification) -> str:
     return "  ".join(parts)
 
 
-def _finish(counts: Counter[str], code: int, *, as_json: bool) -> None:
+def _finish(say: Printer, counts: Counter[str], code: int, *, as_json: bool) -> None:
     counts = +counts
     if as_json:
-        click.echo(plain_json({"type": "done", "exit_code": code, "counts": dict(counts)}))
+        say(plain_json({"type": "done", "exit_code": code, "counts": dict(counts)}))
     else:
-        click.echo(", ".join(f"{count} {word}" for word, count in sorted(counts.items())) or "no logs found", err=True)
+        say(", ".join(f"{count} {word}" for word, count in sorted(counts.items())) or "no logs found", err=True)

@@ -5,6 +5,7 @@ Every event is a small dataclass; `as_json` gives the object that `runferry sync
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
@@ -282,7 +283,14 @@ class Several:
                 reporter(event)
             except Exception as error:  # whatever it is, the sync goes on
                 self._reporters.remove(reporter)
-                print(f"runferry: no more progress shown: {error}", file=sys.stderr)  # noqa: T201 - there is no other way left
+                tell_of_silence(error)
+
+
+def tell_of_silence(error: Exception) -> None:
+    """Say that a reporter failed and is told no more. Raises nothing: standard error may be what failed."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(f"runferry: no more progress shown: {error}", file=sys.stderr)  # noqa: T201 - there is no other way left
 
 
 def silent(event: Event) -> None:  # a reporter for callers who want none

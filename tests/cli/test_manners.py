@@ -65,6 +65,43 @@ def test_a_reader_that_wants_no_more_is_no_error(tmp_path, command):
     assert (process.wait(20), errors) == (0, b"")
 
 
+@pytest.mark.parametrize("command", [["ls"], ["sync", "plan", "--json"], ["show"], ["verify"]])
+@pytest.mark.parametrize("sink", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_error(tmp_path, command, sink):
+    """As daemons and schedulers start commands; what is still open gets what is meant for it."""
+    log = simple_run(tmp_path, rows=3)
+    whole = ["sh", "-c", f'exec "$@" {sink}', "sh", *CLI, *command, str(log)]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert bool(done.stdout) == (sink == "2>&-")
+
+
+@pytest.mark.parametrize("command", [["ls", "--json"], ["sync", "plan"]])
+def test_a_disk_that_is_full_is_told_in_one_line(tmp_path, command):
+    """Exit code 1, as what was asked for is not there."""
+    log = simple_run(tmp_path, rows=3)
+    whole = ["sh", "-c", 'exec "$@" >/dev/full', "sh", *CLI, *command, str(log)]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: No space left")
+    assert done.stderr.count("\n") <= 2
+
+
+def test_verify_goes_to_its_end_when_nobody_reads(tmp_path):
+    """`verify | head -1` has the exit code of all logs, the damaged one that comes last too."""
+    simple_run(tmp_path / "a", run_id="a")
+    damaged = simple_run(tmp_path / "b", run_id="b")
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    for sink in (">/dev/full 2>&1", f"| {sys.executable} -c 'import os; os.close(0)'"):
+        script = f'({" ".join(CLI)} verify "$1"; echo $? > "$2") {sink}'
+        subprocess.run(["sh", "-c", script, "sh", str(tmp_path), str(tmp_path / "code")], check=False)
+
+        assert (tmp_path / "code").read_text() == "1\n"
+
+
 def test_a_run_is_shown_by_its_id(tmp_path, monkeypatch):
     """The id that `ls` prints is enough, in the folder that holds ./wandb."""
     log = simple_run(tmp_path / "wandb", rows=2)
