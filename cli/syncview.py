@@ -5,6 +5,7 @@ Verdicts go to standard output, everything that explains them or a wait to stand
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -80,20 +81,29 @@ def view_for(*, as_json: bool, counters: Counters | None = None) -> View:
 
 
 class Ticking:
-    """A view, and the thread that ticks it. Events and ticks never meet."""
+    """A view, and the thread that ticks it; where the system allows none, events do. Events and ticks never meet."""
 
-    def __init__(self, view: View, every: float) -> None:
+    def __init__(self, view: View, every: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._view = view
         self._every = every
+        self._monotonic = monotonic
+        self._ticked_at = monotonic()
         self._guard = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="runferry-view", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = threading.Thread(target=self._run, name="runferry-view", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._thread = None
 
     def __call__(self, event: Event) -> None:
         """Tell of an event."""
         with self._guard:
             self._view(event)
+            if self._thread is None and self._monotonic() - self._ticked_at >= self._every:
+                self._ticked_at = self._monotonic()
+                with contextlib.suppress(OSError, ValueError):  # as in the thread
+                    self._view.tick()
 
     def tick(self) -> None:
         """Time has passed."""
@@ -103,7 +113,8 @@ class Ticking:
     def close(self) -> None:
         """End the thread, then the view."""
         self._stop.set()
-        self._thread.join(timeout=5.0)
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
         self._view.close()
 
     def _run(self) -> None:

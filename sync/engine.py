@@ -7,7 +7,7 @@ import random
 import sys
 import threading
 from collections import Counter, deque
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -19,6 +19,7 @@ from .channel import Channel
 from .clock import Clock, SystemClock
 from .context import Context
 from .credentials import ApiKey, Credentials, find_credentials, user_headers
+from .crew import Crew
 from .errors import Interrupted
 from .kin import with_kin
 from .liveness import Liveness
@@ -26,7 +27,7 @@ from .lock import Heartbeat
 from .network import is_loopback
 from .plan import LogHead, Paths, RunPlan, group, survey
 from .replay import RunReplay
-from .report import NOTHING_YET, Finished, Planned, Report, Reporter, RunReport, Verdict, silent
+from .report import NOTHING_YET, Finished, Planned, Report, Reporter, RunReport, Verdict, silent, tell_of_silence
 from .room import Room
 from .session import Session
 from .settings import DEFAULT_JOBS, MAX_JOBS, SyncSettings, find_base_url
@@ -164,7 +165,7 @@ def _replay_all(
 ) -> bool:
     """Run the workers; adds to `tally`. True when the user interrupted."""
     jobs = min(settings.jobs or DEFAULT_JOBS, MAX_JOBS, _jobs_with_files(), len(plans))
-    workers = ThreadPoolExecutor(jobs, thread_name_prefix="runferry-run")
+    workers = Crew(jobs, "runferry-run")
     context = open_context(settings, key, told, session, jobs=jobs)
     waiting: deque[_Turn] = deque((plan, []) for plan in plans)
     running: dict[Future[list[RunReport] | str], _Turn] = {}
@@ -191,10 +192,9 @@ def _replay_all(
                 else:
                     note(plan, _together(before, done))
                 del running[future]
-    except (KeyboardInterrupt, RuntimeError) as stop:  # the latter from `submit`
-        interrupted = isinstance(stop, KeyboardInterrupt)
-        if interrupted:
-            session.abort()
+    except KeyboardInterrupt:
+        interrupted = True
+        session.abort()
         workers.shutdown(wait=True, cancel_futures=True)
         heard = {_name(plan): before for plan, before in waiting if before}
         for future, (plan, before) in running.items():
@@ -204,7 +204,7 @@ def _replay_all(
                 heard[_name(plan)] = before
         for plan in plans:
             if not tally.has(plan):
-                note(plan, heard.get(_name(plan)) or (_stopped(plan) if interrupted else _without_thread(plan)))
+                note(plan, heard.get(_name(plan)) or _stopped(plan))
     finally:
         workers.shutdown(wait=True, cancel_futures=True)
         context.close()
@@ -231,8 +231,8 @@ def open_context(
         api=Api(settings.base_url, key, channel, session.pacers, user_headers(), network=session.network),
         clock=session.clock,
         reporter=told,
-        rows=ThreadPoolExecutor(jobs, thread_name_prefix="runferry-rows"),
-        uploads=ThreadPoolExecutor(max(DEFAULT_JOBS, jobs), thread_name_prefix="runferry-file"),
+        rows=Crew(jobs, "runferry-rows"),
+        uploads=Crew(max(DEFAULT_JOBS, jobs), "runferry-file"),
         heartbeat=Heartbeat(),
         liveness=session.liveness,
         readings=session.readings,
@@ -253,8 +253,6 @@ def _replay(plan: RunPlan, context: Context) -> list[RunReport] | str:
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         place = f"{Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where is not None else "?"
-        if isinstance(error, RuntimeError) and "new thread" in str(error):
-            return _without_thread(plan)
         reason = f"internal error at {place}: {type(error).__name__}: {error}"
         failed = [RunReport(os.fspath(head.path), plan.run_id, Verdict.FAILED, reason) for head in plan.segments]
         return [*failed, *_copies(plan)]
@@ -283,16 +281,9 @@ def _together(before: list[RunReport], done: list[RunReport] | str) -> list[RunR
 
 
 def _stopped(plan: RunPlan) -> list[RunReport]:
-    return _undone(plan, Verdict.SKIPPED, "interrupted before its turn")
-
-
-def _without_thread(plan: RunPlan) -> list[RunReport]:
-    return _undone(plan, Verdict.FAILED, "the system allows no more threads: use fewer --jobs, or raise `ulimit -u`")
-
-
-def _undone(plan: RunPlan, verdict: Verdict, reason: str) -> list[RunReport]:
     logs = [os.fspath(head.path) for head in plan.segments]
-    return [*(RunReport(log, plan.run_id, verdict, reason, try_again=True) for log in logs), *_copies(plan)]
+    reason = "interrupted before its turn"
+    return [*(RunReport(log, plan.run_id, Verdict.SKIPPED, reason, try_again=True) for log in logs), *_copies(plan)]
 
 
 def _copies(plan: RunPlan) -> list[RunReport]:
@@ -327,6 +318,6 @@ def _one_at_a_time(reporter: Reporter) -> Reporter:
                 reporter(event)  # type: ignore[arg-type]
             except Exception as error:  # a closed pipe must not stop an upload
                 broken = True
-                print(f"runferry: no more progress shown: {error}", file=sys.stderr)  # noqa: T201 - there is no reporter any more to tell
+                tell_of_silence(error)
 
     return tell

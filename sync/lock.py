@@ -12,6 +12,8 @@ import json
 import os
 import secrets
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +141,15 @@ class Lock:
 
 
 class Heartbeat:
-    """Beats for all locks of a process from one thread."""
+    """Beats for all locks of a process from one thread.
 
-    def __init__(self) -> None:
+    Where the system allows no such thread, whoever works gives the `pulse`. A wait of more than `STALE_AFTER_S` in between
+    may lose a lock to another machine then, which sends the same lines to the same places.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._beat_at = monotonic()
         self._locks: set[Lock] = set()
         self._guard = threading.Lock()
         self._stop = threading.Event()
@@ -153,13 +161,19 @@ class Heartbeat:
             self._locks.add(lock)
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="runferry-lock", daemon=True)
-                thread.start()
-                self._thread = thread
+                with contextlib.suppress(RuntimeError):  # the next lock tries again
+                    thread.start()
+                    self._thread = thread
 
     def remove(self, lock: Lock) -> None:
         """Let go of `lock`."""
         with self._guard:
             self._locks.discard(lock)
+
+    def pulse(self) -> None:
+        """Beat if it is time and no thread does."""
+        if self._thread is None and self._monotonic() - self._beat_at >= BEAT_EVERY_S:
+            self._beat()
 
     def close(self) -> None:
         """End the thread."""
@@ -169,10 +183,14 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._stop.wait(BEAT_EVERY_S):
-            with self._guard:
-                for lock in self._locks:
-                    with contextlib.suppress(OSError):
-                        lock.beat()
+            self._beat()
+
+    def _beat(self) -> None:
+        with self._guard:
+            self._beat_at = self._monotonic()
+            for lock in self._locks:
+                with contextlib.suppress(OSError):
+                    lock.beat()
 
 
 def _link(source: Path, target: Path) -> None:

@@ -8,7 +8,6 @@ import io
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -27,6 +26,7 @@ from ..logformat import (
     valid_run_id,
 )
 from ..logformat.copies import Copy
+from .crew import Crew
 from .errors import UsageError
 from .settings import SyncSettings
 
@@ -128,12 +128,8 @@ def _read_heads(logs: Sequence[Path]) -> Iterator[LogHead]:
         yield from map(read_head, logs)
         return
     parts = [logs[at : at + _HEADS_PER_TASK] for at in range(0, len(logs), _HEADS_PER_TASK)]
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="runferry-head") as readers:
-        try:
-            read = readers.map(lambda part: [read_head(log) for log in part], parts)
-        except RuntimeError:  # the system allows no more threads
-            read = ([read_head(log) for log in part] for part in parts)
-        for heads in read:
+    with Crew(_READERS, "runferry-head") as readers:
+        for heads in readers.map(lambda part: [read_head(log) for log in part], parts):
             yield from heads
 
 

@@ -397,6 +397,7 @@ class RunReplay:
                     self.context.reporter(Progress(log, sent, found.lines.history))
                 else:
                     self.context.reporter(Progress(log, sent, max(sent, reading.rows), estimated=True))
+                self.context.heartbeat.pulse()
                 if any(lock.lost for lock in self._held):
                     raise LockedError("another sync took it over, because this one had given no sign of life")
 

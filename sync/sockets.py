@@ -252,7 +252,10 @@ class Backend(httpcore.NetworkBackend):
             except OSError as error:
                 found.put(error)
 
-        threading.Thread(target=ask, name="runferry-lookup", daemon=True).start()
+        try:
+            threading.Thread(target=ask, name="runferry-lookup", daemon=True).start()
+        except RuntimeError:  # the system allows no more threads; an interrupt waits for the resolver then
+            ask()
         while True:
             self._guard.check()
             left = until - time.monotonic()

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,6 +14,7 @@ from ..logformat import run_id_of
 from .compare import Match, Verification, as_sent, verify_run
 from .copies import find_copies
 from .credentials import Credentials, find_credentials
+from .crew import Crew
 from .engine import open_context
 from .errors import Interrupted
 from .liveness import Liveness
@@ -120,7 +121,7 @@ def _verify_all(
     session: Session,
 ) -> bool:
     """Adds to `results`; True when the user interrupted."""
-    workers = ThreadPoolExecutor(min(jobs, _JOBS), thread_name_prefix="runferry-verify")
+    workers = Crew(min(jobs, _JOBS), "runferry-verify")
     futures: list[Future[Verification]] = [workers.submit(verify_one, plan) for plan in plans]
     try:
         for future in as_completed(futures):

@@ -77,6 +77,38 @@ def test_a_key_that_nobody_knows_is_2(folder: Path, server: Server) -> None:
     assert sync(server, log, "--report", folder / "none" / "r.json").returncode == 2
 
 
+NO_THREADS = """
+import sys, threading
+from runferry.cli import main
+
+def refuse(thread):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = refuse
+main()
+"""
+
+
+def test_a_user_who_may_start_no_thread(folder: Path, server: Server, tmp_path: Path) -> None:
+    """`ulimit -u`, or a container that is full: slower, and all the same. Not a word of Python's gets to the user."""
+    log = logs.simple_run(folder, run_id="nt1", rows=50)
+    (log.parent / "files").mkdir(exist_ok=True)
+    environ = surroundings(server, RUNFERRY_BASE_URL=server.url.replace("127.0.0.1", "localhost"))
+
+    def run(*arguments: Any) -> tuple[int, str, str]:
+        command = [sys.executable, "-c", NO_THREADS, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60, check=False)
+        return done.returncode, done.stdout.split()[0], done.stderr
+
+    metrics = tmp_path / "metrics.prom"
+    code, verdict, errors = run("sync", folder, "--metrics-file", metrics)
+    assert (code, verdict, "Traceback" in errors) == (0, "synced", False), errors
+    assert parse(metrics.read_text())
+    assert run("verify", "--remote", folder)[:2] == (0, "equal")
+    assert run("sync", "--watch", "--delete-after-verify", log)[0] == 0
+    assert not log.exists()
+
+
 def test_what_time_may_mend_is_75(folder: Path, server: Server) -> None:
     """A server that is down, and a log that another sync holds, alone or together with logs that are done."""
     log = logs.simple_run(folder, run_id="t1")
@@ -322,3 +354,21 @@ def test_a_marker_without_a_cursor_is_nobodys(folder: Path, server: Server) -> N
         "marked as synced, and no cursor says by whom: --include-synced sends it again, to the same places"
         in done.stdout
     )
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("output", ["closed", "full", "gone"])
+def test_what_cannot_be_shown_is_sent_all_the_same(folder: Path, server: Server, output: str, options: Any) -> None:
+    """Output and errors closed, on a full disk, or to a reader that has gone: everything arrives, and the exit code is right."""
+    log = logs.simple_run(folder, run_id=f"shown-{output}{len(options)}")
+    read, write = os.pipe()
+    os.close(read)
+    sink = {"closed": ">&- 2>&-", "full": ">/dev/full 2>&1", "gone": ""}[output]
+    command = ["sh", "-c", f'exec "$@" {sink}', "sh", *CLI, "sync", str(folder), *options]
+    try:
+        done = subprocess.run(command, env=surroundings(server), timeout=60, check=False, stdout=write, stderr=write)
+    finally:
+        os.close(write)
+
+    assert done.returncode == 0
+    assert log.with_name(log.name + ".synced").exists()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 from runferry.cli.syncframe import frame
-from runferry.cli.syncview import PROGRESS_EVERY_S, STARTED_AFTER_S, PlainLines, Terminal
+from runferry.cli.syncview import PROGRESS_EVERY_S, STARTED_AFTER_S, PlainLines, Terminal, Ticking
 from runferry.sync.board import Board
 from runferry.sync.report import (
     FileProgress,
@@ -277,3 +279,33 @@ def test_a_key_that_is_refused_is_told_once(capsys: pytest.CaptureFixture[str]) 
         "as above: the key",
         "empty",
     ]
+
+
+def test_a_view_without_a_thread_is_ticked_by_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more often than a thread would, and a disk that is full at that moment stops nothing."""
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    told: list[Any] = []
+
+    class Told:
+        def __call__(self, event: object) -> None:
+            told.append(event)
+
+        def tick(self) -> None:
+            told.append("tick")
+            raise OSError(28, "no space left")
+
+        def close(self) -> None:
+            told.append("end")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    clock, event = FakeClock(), Planned(1, 1)
+    view = Ticking(Told(), 2.0, clock.monotonic)
+    for _ in range(5):
+        view(event)
+        clock.advance(0.9)
+    view.close()
+
+    assert told == [event, event, event, event, "tick", event, "end"]

@@ -14,7 +14,7 @@ import pytest
 from runferry.logformat.heartbeat import Process
 from runferry.sync import Report, SyncSettings, Verdict, sync
 from runferry.sync.credentials import ApiKey
-from runferry.sync.lock import STALE_AFTER_S, Lock, LockedError
+from runferry.sync.lock import BEAT_EVERY_S, STALE_AFTER_S, Heartbeat, Lock, LockedError
 from support.clock import FakeClock
 from support.fakebackend import KEY, URL
 from support.syncrig import Rig
@@ -162,6 +162,33 @@ def test_a_heartbeat_keeps_a_lock_alive(tmp_path: Path) -> None:
     assert lock.beat()
     with pytest.raises(LockedError):
         Lock(tmp_path / "l", clock).acquire()
+
+
+def test_where_no_thread_can_beat_the_work_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more often than the thread would; once a thread can be started for another lock, it is the one to do it."""
+    real = threading.Thread.start
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    clock = FakeClock()
+    heart, lock = Heartbeat(clock.monotonic), Lock(tmp_path / "l", clock)
+    lock.acquire()
+    heart.add(lock)
+    beats = []
+    for _ in range(8):
+        clock.advance(BEAT_EVERY_S / 2)
+        heart.pulse()
+        beats.append(json.loads((tmp_path / "l").read_text())["heartbeat"])
+    assert len(set(beats)) == 5  # of 0, 10, 20, 30 and 40 s
+
+    monkeypatch.setattr(threading.Thread, "start", real)
+    heart.add(lock)
+    clock.advance(BEAT_EVERY_S * 2)
+    heart.pulse()
+    assert json.loads((tmp_path / "l").read_text())["heartbeat"] == beats[-1]
+    heart.close()
 
 
 @linux
