@@ -61,8 +61,9 @@ def _server(home: Path) -> Iterator[Row]:
     from ..sync.credentials import find_credentials
     from ..sync.settings import locate_base_url
 
-    url, source = locate_base_url(home=home)
+    source = "default"
     try:
+        url, source = locate_base_url(home=home)
         SyncSettings(base_url=url)
     except UsageError as error:
         yield Row("base_url", None, source, str(error))

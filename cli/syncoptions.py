@@ -50,6 +50,19 @@ def choice_options(command: Command) -> Command:
     return _with(options, command)
 
 
+def refuse_empty(options: dict[str, Any], *names: str) -> None:
+    """An empty variable of the shell must not mean all runs, or another place than was meant.
+
+    Raises:
+        UsageError: one of these options is an empty text.
+    """
+    from ..sync import UsageError
+
+    for name in names:
+        if options[name] == "":
+            raise UsageError(f"{name.replace('_', ' ')}: the text is empty: is a variable not set?")
+
+
 def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:
     """The command with these options, in their order in its help."""
     for option in reversed(options):
@@ -68,10 +81,8 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
     from ..sync.settings import find_base_url
 
     settings = dict(options)
+    refuse_empty(settings, "newer", "shard", "project", "entity", "base_url", "replace_tags")
     settings["base_url"] = settings["base_url"] or find_base_url()
-    for name in ("newer", "shard"):
-        if settings[name] == "":  # an empty variable of the shell must not mean all runs
-            raise UsageError(f"{name}: the text is empty")
     if "" in settings["tags"] or any(not text.strip(" ,") for text in settings["states"]):
         raise UsageError("state and tag: the text is empty")
     newer, replace_tags = settings.pop("newer"), settings["replace_tags"]

@@ -43,10 +43,12 @@ class Outputs:
             if report is not None:
                 from ..sync.reportfile import ReportFile
 
-                self._report = ReportFile(report, settings, tuple(map(os.fspath, paths)), self.counters, time.time)
+                self._report = ReportFile(
+                    _ordinary(report), settings, tuple(map(os.fspath, paths)), self.counters, time.time
+                )
                 self._report.write()
             if metrics is not None:
-                listeners.append(_metrics(metrics, self.counters))
+                listeners.append(_metrics(_ordinary(metrics), self.counters))
         except OSError as error:
             raise click.ClickException(f"{error.filename or report}: {error.strerror or error}") from None
         self._open = [*listeners, view_for(as_json=as_json, counters=self.counters)]
@@ -80,6 +82,18 @@ class Outputs:
         except OSError as failure:  # the exit code speaks of the runs
             with contextlib.suppress(OSError, ValueError):
                 click.echo(f"runferry: the report was not written: {failure}", err=True)
+
+
+def _ordinary(path: Path) -> Path:
+    """Where a file that is replaced as a whole may be put, links followed: a device or pipe must not be replaced.
+
+    Raises:
+        click.ClickException: something else than an ordinary file is there.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not place.is_file():
+        raise click.ClickException(f"{path}: not an ordinary file")
+    return place
 
 
 def _metrics(path: Path, counters: Counters) -> View:

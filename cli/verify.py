@@ -68,7 +68,7 @@ def command(
     paths = paths or (Path("wandb"),)
     if remote:
         code = _remote(paths, base_url, deep=deep, as_json=as_json, options=options)
-    elif deep or base_url or any(options[name] for name in _REMOTE_ONLY):
+    elif deep or base_url is not None or any(options[name] for name in _REMOTE_ONLY):
         raise click.UsageError(
             "--deep, --project, --entity, --id, --base-url, --overlap and --follow-links go with --remote"
         )
@@ -112,6 +112,7 @@ def _remote(
     from ..sync.report import Event, Paused, Retrying
     from ..sync.settings import find_base_url
     from ..sync.verify import verify_remote
+    from .syncoptions import refuse_empty
 
     say = Printer()
 
@@ -125,6 +126,7 @@ def _remote(
 
     try:
         overlap = options.pop("overlap")
+        refuse_empty({"base_url": base_url, **options}, "project", "entity", "base_url")
         settings = SyncSettings(base_url=base_url or find_base_url(), **options)
         report = verify_remote(paths, settings, deep=deep, overlap=overlap, told=show, reporter=news)
     except (NoCredentials, UsageError) as error:

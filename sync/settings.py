@@ -128,6 +128,9 @@ def locate_base_url(environ: Mapping[str, str] = os.environ, home: Path | None =
     """As `find_base_url`, and where it stands: a variable, a file, or "default".
 
     A settings file beside the logs is not read: whoever wrote the logs must not choose where the key is sent.
+
+    Raises:
+        UsageError: a settings file of the user cannot be read: another server may stand there than the one that would get the runs.
     """
     for variable in ("RUNFERRY_BASE_URL", "WANDB_BASE_URL"):
         if environ.get(variable):
@@ -135,11 +138,14 @@ def locate_base_url(environ: Mapping[str, str] = os.environ, home: Path | None =
     import configparser
 
     for path in _settings_files(environ, home):
-        parser = configparser.ConfigParser(interpolation=None)
-        try:
-            parser.read(path, encoding="utf-8")
-        except (configparser.Error, OSError, UnicodeDecodeError):
+        if not os.path.isfile(path):  # noqa: PTH113 - it raises for nothing
             continue
+        parser = configparser.ConfigParser(interpolation=None, strict=False)
+        try:
+            parser.read_string(path.read_text(encoding="utf-8-sig"))
+        except (configparser.Error, OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no lines of `key = value` below [default]"
+            raise UsageError(f"{path}: {why}: mend it, or say the server (--base-url, RUNFERRY_BASE_URL)") from None
         found = parser.get("default", "base_url", fallback="").rstrip("/")
         if found:
             return found, str(path)

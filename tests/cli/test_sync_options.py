@@ -174,6 +174,14 @@ def test_shares_on_the_command_line(folder: Path) -> None:
         (["--watch", "--tag", "x"], "without --watch"),
         (["--id", "a/b"], "run id"),
         (["--shard", ""], "shard: the text is empty"),
+        (["--project", ""], "project: the text is empty"),
+        (["--entity", ""], "entity: the text is empty"),
+        (["--base-url", ""], "base url: the text is empty"),
+        (["--replace-tags", ""], "replace tags: the text is empty"),
+        (["--report", ""], "not an ordinary file"),
+        (["--report", "/"], "/: not an ordinary file"),
+        (["--report", "/dev/full"], "/dev/full: not an ordinary file"),
+        (["--metrics-file", "/dev/full"], "/dev/full: not an ordinary file"),
         (["--newer", ""], "newer: the text is empty"),
         (["--state", ""], "the text is empty"),
         (["--state", ","], "the text is empty"),
@@ -191,6 +199,24 @@ def test_what_cannot_be_followed_is_a_usage_error(folder: Path, options: list[st
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--project", "--entity", "--base-url"])
+def test_verify_takes_no_empty_text_for_a_place(folder: Path, option: str) -> None:
+    """A comparison with another server than was meant would say something of that one."""
+    _, output = call("verify", "--remote", option, "", WANDB_API_KEY="k" * 40, WANDB_BASE_URL=NOWHERE[1])
+
+    assert output.endswith("the text is empty: is a variable not set?\n")
+
+
+def test_a_report_goes_to_where_a_link_leads(folder: Path) -> None:
+    """The link stays, and what it leads to is replaced as a whole."""
+    link, target = folder / "report.json", folder / "elsewhere.json"
+    link.symlink_to(target)
+    call("sync", *NOWHERE, "--dry-run", "--report", link)
+
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["exit_code"] == 0
 
 
 def test_what_the_peer_is_told_is_understood(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,3 +95,29 @@ def test_what_no_server_takes_is_wrong_usage(options: dict[str, Any]) -> None:
     """Names with what would be another path, and more runs at a time than there are places for."""
     with pytest.raises(UsageError):
         SyncSettings(**options)
+
+
+@pytest.mark.parametrize(
+    "content", [b"base_url = https://mine\n", b"\xff[default]\nbase_url = https://mine\n", b"[default]\nx\n"]
+)
+@pytest.mark.parametrize("whose", ["runferry", "wandb"])
+def test_a_settings_file_that_cannot_be_read_does_not_send_runs_elsewhere(
+    tmp_path: Path, content: bytes, whose: str
+) -> None:
+    """It names the file: who has set a server of his own there does not want his runs at the public one."""
+    settings = tmp_path / "settings"
+    settings.write_bytes(content)
+    environ = {f"{whose.upper()}_CONFIG_DIR": str(tmp_path)}
+
+    with pytest.raises(UsageError, match=re.escape(f"{settings}: it is no lines")):
+        locate_base_url(environ, tmp_path)
+    assert locate_base_url(environ | {"WANDB_BASE_URL": "https://mine"}, tmp_path)[0] == "https://mine"
+
+
+def test_a_settings_file_of_an_editor_is_read(tmp_path: Path) -> None:
+    """With the mark that some put first, and a key that stands there twice."""
+    (tmp_path / "settings").write_bytes(
+        b"\xef\xbb\xbf[default]\r\nbase_url = https://old\r\nbase_url = https://mine\r\n"
+    )
+
+    assert locate_base_url({"RUNFERRY_CONFIG_DIR": str(tmp_path)}, tmp_path)[0] == "https://mine"
