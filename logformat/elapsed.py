@@ -107,6 +107,25 @@ def shifted_runtime(text: bytes, shift: float) -> bytes:
     return b"%d" % int(later) if isinstance(value, int) and later == int(later) else json.dumps(later).encode()
 
 
+def seconds_of(text: bytes) -> float:
+    """The number that a text says; 0 where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def largest_seconds(texts: list[bytes]) -> float:
+    """The largest number among texts that is no garbage, as seconds; 0 if there is none."""
+    try:
+        numbers = list(map(float, texts))
+    except ValueError:
+        numbers = list(map(seconds_of, texts))
+    if not math.isfinite(sum(numbers)) or max(numbers, default=0.0) * 1e9 >= LATEST_NS:
+        numbers = [number for number in numbers if number * 1e9 < LATEST_NS]
+    return max(numbers, default=0.0)
+
+
 def _shifted(path: Path, text: bytes, shift: float) -> bytes:
     if path == RUNTIME:
         return shifted_runtime(text, shift)

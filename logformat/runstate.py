@@ -10,7 +10,7 @@ from typing import Any
 
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
-from .elapsed import LATEST_NS, Elapsed, shifted_runtime
+from .elapsed import Elapsed, seconds_of, shifted_runtime
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .record import Gap, GapReason, Record
 from .steps import ALL_STEPS, StepCounter, Steps
@@ -180,24 +180,25 @@ class RunState:
         self._fold_row(paths, texts, overwritten=overwritten)
 
     def add_rows(
-        self,
-        steps: list[bytes],
-        leaves: Mapping[Path, bytes],
-        timestamps: list[bytes],
-        runtimes: list[bytes],
+        self, count: int, step: bytes, highest: int, leaves: Mapping[Path, bytes], *, time_s: float, runtime_s: float
     ) -> None:
         """As `add_row`, for rows that are of different steps, and the summary records between them. Keeps none of them.
 
-        `leaves` is what all of them leave in the summary; the others are the texts of what they say of these keys.
+        Args:
+            count: how many they are.
+            step: the text of the last one's step.
+            highest: the highest of their steps.
+            leaves: what all of them leave in the summary.
+            time_s: the latest time that they carry, seconds since the epoch; 0 for none.
+            runtime_s: the largest `_runtime` likewise.
         """
-        self.counts["history"] += len(steps)
-        self.row_count += len(steps)
-        numbers = list(map(int, steps))
-        self._row_step, self.last_step = steps[-1], numbers[-1]
-        self._counter.step = numbers[-1]
-        self._reached(max(numbers))
-        self.elapsed.saw(_largest(timestamps) * 1e9)
-        self.elapsed.saw_seconds(_largest(runtimes))
+        self.counts["history"] += count
+        self.row_count += count
+        self._row_step, self.last_step = step, int(step)
+        self._counter.step = self.last_step
+        self._reached(highest)
+        self.elapsed.saw(time_s * 1e9)
+        self.elapsed.saw_seconds(runtime_s)
         self._summary.update(tuple(leaves), list(leaves.values()), nulls=True)
 
     def begin_log(self, steps: Steps = ALL_STEPS, step_shift: int = 0) -> None:
@@ -329,7 +330,7 @@ class RunState:
             texts = texts.copy()
             shown = texts[step] = b"%d" % self.last_step
         if timestamp >= 0:
-            self.elapsed.saw(_number(texts[timestamp]) * 1e9)
+            self.elapsed.saw(seconds_of(texts[timestamp]) * 1e9)
         if runtime >= 0:
             if self.elapsed.shift:
                 texts = texts.copy()
@@ -559,24 +560,6 @@ def sample_values(stats: Any) -> dict[str, float]:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             values[item.key] = value
     return values
-
-
-def _number(text: bytes) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
-
-
-def _largest(texts: list[bytes]) -> float:
-    """The largest number among texts that is no garbage, as seconds; 0 if there is none."""
-    try:
-        numbers = list(map(float, texts))
-    except ValueError:
-        numbers = list(map(_number, texts))
-    if not math.isfinite(sum(numbers)) or max(numbers, default=0.0) * 1e9 >= LATEST_NS:
-        numbers = [number for number in numbers if number * 1e9 < LATEST_NS]
-    return max(numbers, default=0.0)
 
 
 def _put(tree: dict[str, Any], path: Path, value: Any) -> None:

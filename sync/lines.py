@@ -271,12 +271,13 @@ def are_json(values: list[bytes]) -> bool:
     """Whether every text is one JSON value."""
     joined = b",".join(values)
     if joined.count(b",") == len(values) - 1:
-        return _is_json(joined, len(values))  # with no other commas, no text can make up for what another one lacks
+        return is_json(joined, len(values))  # with no other commas, no text can make up for what another one lacks
     plain = [text for text in values if b"," not in text]
-    return _is_json(b",".join(plain), len(plain)) and all(_is_json(text, 1) for text in values if b"," in text)
+    return is_json(b",".join(plain), len(plain)) and all(is_json(text, 1) for text in values if b"," in text)
 
 
-def _is_json(items: bytes, count: int) -> bool:
+def is_json(items: bytes, count: int) -> bool:
+    """Whether texts with commas between them are `count` JSON values."""
     try:
         return len(orjson.loads(b"[%b]" % items)) == count
     except orjson.JSONDecodeError:

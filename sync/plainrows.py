@@ -1,224 +1,87 @@
 """Many rows to lines at once, for rows of the form that nearly all have.
 
 Such a row is a list of items with one key and a JSON text each, of different keys, among them its step in plain digits,
-which differs from the one before. One regular expression splits it; its findings are believed only where every length
-agrees, and nothing is sent before all texts have proved to be JSON. Whatever is not of this form is refused, and takes the
+which differs from the one before. One regular expression splits all rows of a batch; its findings are believed only where
+every length agrees, and nothing is sent before all texts have proved to be JSON. Whatever is not of this form takes the
 long way by `decode_history`, `Rows` and `RowFold`, which says what such a row is: both ways lead to the same lines.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Protocol
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, repeat
+from operator import add, itemgetter
+from typing import Any, Protocol
 
 from ..logformat import Batch, Record, RunState
+from ..logformat.elapsed import largest_seconds
 from ..logformat.history import RUNTIME, STEP, TIMESTAMP, Path
 from ..logformat.record import Entry
 from ..logformat.wire import BYTES, WireError, fields, read_varint
-from .lines import Row, are_json, member
+from .lines import Row, are_json, is_json, member
 from .rowfold import repeats
 
-_SPLIT = re.compile(
-    # The head of an item: its size and its key; tag and size of its value. What stands between heads is a value.
-    rb"\n([^\x82]{4,126}\x82\x01(?:[\x00-\x7f]|[\x80-\xff][\x01-\x7f]))"
-).split
+_HEAD = rb"([^\x82]{4,126}\x82\x01(?:[\x00-\x7f]|[\x80-\xff][\x01-\x7f]))"
+_SPLIT = re.compile(rb"\n" + _HEAD).split
+"""At the heads of items: size and key, then tag and size of the value. What stands between heads is a value."""
+_EDGE_HEAD = b"\0\0\0\0\x82\x01\1"  # of an item of no bytes that has some: no log holds it where lengths agree
+_EDGE_VALUE = b"0"
+_EDGE = b"\n" + _EDGE_HEAD + _EDGE_VALUE  # is put between rows
+_BETWEEN = b"}\n"  # rows
 _STEP_FIELD = 0x12  # behind the items
+_STEP_TAILS = range(2, 14)  # bytes that it takes
 _KEY, _NESTED, _VALUE_JSON, _VALUE_TAG = 1, 2, 16, b"\x82\x01"  # fields of an item
 _DEEPEST = 2  # levels of a key
 _LONGEST = 1 << 20  # bytes of a row; a longer one may make a line that no server takes
 _HEADS_KEPT = 32_768
 _STEP, _TIMESTAMP, _RUNTIME = (member(*path) for path in (STEP, TIMESTAMP, RUNTIME))
 _LONGEST_STEP = 18  # digits
-_BETWEEN = b"}\n{"  # rows
 _CONSTANTS = {b"NaN", b"Infinity", b"-Infinity"}  # which logs hold beside JSON
+_ODD, _EDGE_SIGN, _NO_SIGN, _FIRST_SIGN = "\0", "\1", "\2", 3
+"""Characters that stand for what is no plain item, for edges, for a key that no row had; numbers of keys follow."""
 
 
 @dataclass
 class Block:
     """Rows that stand one behind the other, and what they and the summary records among them leave."""
 
-    lines: list[str]
+    text: str
+    """Their lines, with line ends between them."""
     offsets: list[int]
     """Of each row's record in the log."""
     last: Row
-    steps: list[bytes]
-    """As the log has them, like the texts below."""
     leaves: dict[Path, bytes]
-    """Of the summary: the latest text of each key. No key is above another one."""
-    timestamps: list[bytes]
-    runtimes: list[bytes]
+    """Of the summary: the latest text of each key. No key is above another one. Steps and texts are as the log has them."""
+    highest: int
+    """Of the steps."""
+    time_s: float
+    """The latest `_timestamp`; 0 for none."""
+    runtime_s: float
+    """The largest `_runtime`; 0 for none."""
     spoken: bytes
     """The step of which the latest summary record speaks."""
 
     def fold(self, state: RunState) -> None:
         """Add the rows to a run's state, and what the summary records say."""
-        state.add_rows(self.steps, self.leaves, self.timestamps, self.runtimes)
-        state.summary_step = self.spoken
-
-
-class PlainRows:
-    """Gathers the rows of a block. Knows the heads of items by heart: those of one key differ by the length of its value."""
-
-    def __init__(self, step_shift: int, *, folds: bool) -> None:
-        self._shift = step_shift
-        self._folds = folds
-        self._names: dict[bytes, bytes] = {}  # what stands before the value in a line, by head of the item
-        self._name_of = self._names.__getitem__
-        self._sizes: dict[bytes, int] = {}  # of the value, by head
-        self._summary_names: dict[bytes, bytes] = {}  # also of nested keys, which no line has
-        self._paths: dict[bytes, Path] = {}  # by name
-        self._above: set[str] = set()  # first parts of nested keys
-        self._small = b""  # the summary record before, which the peer writes beside each row
-        self._small_leaves: dict[bytes, bytes] = {}
-        self.begin(None, b"")
-
-    def begin(self, before: bytes | None, spoken: bytes) -> None:
-        """Start a block: behind a row of step `before`. A row of step `spoken` is not for the summary, so it is refused."""
-        if len(self._sizes) > _HEADS_KEPT:
-            for table in (self._names, self._sizes, self._summary_names, self._paths, self._above, self._small_leaves):
-                table.clear()
-            self._small = b""
-        self._before = before
-        self._spoken = spoken
-        self._pieces: list[bytes] = []
-        self._heads: list[bytes] = []
-        self._values: list[bytes] = []
-        self._offsets: list[int] = []
-        self._steps: list[bytes] = []
-        self._leaves: dict[bytes, bytes] = {}
-        self._timestamps: list[bytes] = []
-        self._runtimes: list[bytes] = []
-        self._last: tuple[list[bytes], list[bytes]] = [], []
-        self.announced: bytes | None = None
-        """A summary record that may say no more than the row behind it."""
-
-    def row(self, body: bytes, offset: int) -> bool:
-        """Take the next row; False if it is not of this form. Whether all its lengths agree is left to `end`."""
-        flat = _SPLIT(body)
-        heads, values = flat[1::2], flat[2::2]
-        try:
-            names = list(map(self._name_of, heads))
-        except KeyError:
-            if not all(map(self._learn, heads)):
-                return False
-            names = list(map(self._name_of, heads))
-        if not names or flat[0] or len(body) > _LONGEST:
-            return False
-        last, size = values[-1], self._sizes[heads[-1]]
-        left = last[size:]
-        if left:
-            if left[0] != _STEP_FIELD or len(left) < 2 or left[1] != len(left) - 2:
-                return False
-            values[-1] = flat[-1] = last[:size]
-        items = dict(zip(names, values))  # noqa: B905 - as many of one as of the other
-        step = items.get(_STEP, b"")
-        if (
-            len(items) != len(names)
-            or not step.isdigit()
-            or step in (self._before, self._spoken)
-            or len(step) > _LONGEST_STEP
-        ):
-            return False
-        said = self.announced
-        if said is not None:
-            if (len(said) + len(left) == len(body) and body.startswith(said)) or repeats(said, body):
-                self._spoken = step
-            elif not self._fold_small(said):
-                return False
-            self.announced = None
-        self._before = step
-        flat[0], flat[1::2] = _BETWEEN, names
-        flat[1] = names[0][1:]
-        if self._shift:
-            flat[2 * names.index(_STEP) + 2] = b"%d" % (int(step) + self._shift)
-        self._pieces += flat
-        self._heads += heads
-        self._values += values
-        self._offsets.append(offset)
-        self._steps.append(step)
-        if self._folds:
-            self._leaves.update(items)
-            if _TIMESTAMP in items:
-                self._timestamps.append(items[_TIMESTAMP])
-            if _RUNTIME in items:
-                self._runtimes.append(items[_RUNTIME])
-        self._last = names, values
-        return True
-
-    def summary(self, body: bytes) -> bool:
-        """Take the next summary record; False if it has to be folded by itself, or the one before it."""
-        if self.announced is not None and not self._fold_small(self.announced):
-            return False
-        self.announced = body
-        return True
-
-    def end(self) -> Block | None:
-        """The block, without a summary record that is still `announced`; None if what it holds is not all plain."""
-        if not self._offsets or not _are_plain(self._values):
-            return None
-        if list(map(len, self._values)) != list(map(self._sizes.__getitem__, self._heads)):
-            return None
-        text = b"".join(self._pieces)[_BETWEEN.index(b"{") :] + b"}"
-        names, values = self._last
-        paths = tuple(map(self._paths.__getitem__, names))
-        step = self._steps[-1]
-        return Block(
-            text.decode().split("\n"),
-            self._offsets,
-            Row(paths, values, step, int(step), self._offsets[-1]),
-            self._steps,
-            {self._paths[name]: text for name, text in self._leaves.items()},
-            self._timestamps,
-            self._runtimes,
-            self._spoken,
+        state.add_rows(
+            len(self.offsets),
+            self.last.step or b"",
+            self.highest,
+            self.leaves,
+            time_s=self.time_s,
+            runtime_s=self.runtime_s,
         )
-
-    def _fold_small(self, body: bytes) -> bool:
-        """Fold a summary record of plain items without a step, if it is one."""
-        if body != self._small:
-            flat = _SPLIT(body)
-            heads, values = flat[1::2], flat[2::2]
-            if flat[0] or not all(map(self._learn_any, heads)):
-                return False
-            names = list(map(self._summary_names.__getitem__, heads))
-            if list(map(len, values)) != list(map(self._sizes.__getitem__, heads)) or _STEP in names:
-                return False
-            self._small, self._small_leaves = body, dict(zip(names, values, strict=True))
-        self._leaves.update(self._small_leaves)
-        return True
-
-    def _learn(self, head: bytes) -> bool:
-        """Learn a head of a row's item; False if its key is nested, or it is none."""
-        if head in self._names:
-            return True
-        if not self._learn_any(head) or len(self._paths[self._summary_names[head]]) > 1:
-            return False
-        self._names[head] = self._summary_names[head]
-        return True
-
-    def _learn_any(self, head: bytes) -> bool:
-        """Learn the head of an item; False if its lengths disagree, or its key is above or below another one."""
-        if head in self._summary_names:
-            return True
-        found = _parse(head)
-        if found is None:
-            return False
-        path, size = found
-        name = b"".join(map(member, path))
-        if (len(path) == 1 and path[0] in self._above) or (len(path) > 1 and member(path[0]) in self._paths):
-            return False
-        if len(path) > 1:
-            self._above.add(path[0])
-        self._paths[name], self._sizes[head], self._summary_names[head] = path, size, name
-        return True
+        state.summary_step = self.spoken
 
 
 class Taker(Protocol):
     """Takes the records of a log in their order, as `in_blocks` gives them."""
 
-    def begin_block(self, plain: PlainRows) -> bool:
-        """Start a block by `PlainRows.begin`; False if the next row has to take the long way."""
+    def begin_block(self) -> tuple[bytes | None, bytes] | None:
+        """The step of the row before, and the one of which a summary record speaks; None: the next row takes the long way."""
 
     def take_block(self, block: Block) -> None:
         """Take rows, and the summary records between them."""
@@ -227,33 +90,292 @@ class Taker(Protocol):
         """Take any record."""
 
 
+@dataclass
+class Gathered:
+    """The rows of a batch, as lists by row where nothing else is said."""
+
+    bodies: list[bytes] = field(default_factory=list)
+    """Their items alone."""
+    places: list[int] = field(default_factory=list)
+    """Where their records stand in the batch."""
+    offsets: list[int] = field(default_factory=list)
+    """The same in the log."""
+    announced: list[bool] = field(default_factory=list)
+    """Whether the summary record before says what the row says."""
+    smalls: list[tuple[int, dict[bytes, bytes]]] = field(default_factory=list)
+    """Summary records that say something else: their places in the batch, and what they say."""
+    breaks: list[int] = field(default_factory=list)
+    """Places in the batch of what takes the long way, whatever stands around it."""
+    steps: list[bytes | None] = field(default_factory=list)
+    """None for a row that takes the long way."""
+    signs: list[str] = field(default_factory=list)
+    """Their keys, a character each."""
+    alike: bool = False
+    """Whether all have the same keys."""
+    begins: list[int] = field(default_factory=list)
+    """Where their items begin in the following lists."""
+    names: Sequence[bytes] = ()
+    """Of all items; those of edges stand between rows."""
+    values: Sequence[bytes] = ()
+    """Likewise."""
+    pieces: list[bytes] = field(default_factory=list)
+    """What lines are joined from: a name and a value in turn, from the second one on."""
+
+    def reach(self, first: int, end: int, before: bytes | None, spoken: bytes) -> tuple[int, bytes]:
+        """As far as rows from `first` on make one block: the row behind the last one, and the step spoken of by then."""
+        for row in range(first, end):
+            step = self.steps[row]
+            if step is None or step in (before, spoken):
+                return row, spoken
+            before = step
+            if self.announced[row]:
+                spoken = step
+        return end, spoken
+
+    def items(self, first: int, last: int) -> slice:
+        """Where the items of some rows lie."""
+        return slice(self.begins[first], self.begins[last] + len(self.signs[last]))
+
+    def column(self, sign: str, first: int, end: int) -> list[bytes | None]:
+        """The values of one key; None where a row has none."""
+        places = list(map(str.find, self.signs[first:end], repeat(sign)))
+        if -1 not in places:
+            return list(map(self.values.__getitem__, map(add, self.begins[first:end], places)))
+        begins = self.begins[first:end]
+        return [self.values[begin + place] if place >= 0 else None for begin, place in zip(begins, places, strict=True)]
+
+
+class PlainRows:
+    """Makes blocks of rows. Knows the heads of items by heart: those of one key differ by the length of its value."""
+
+    def __init__(self, step_shift: int, *, folds: bool) -> None:
+        self._shift = step_shift
+        self._folds = folds
+        self._tail = 0  # bytes of the step field that the latest row had
+        self._forget()
+
+    def _forget(self) -> None:
+        self._numbers = {_EDGE_HEAD: 0}  # of heads of items; by them the next three lists go:
+        self._sizes = [len(_EDGE_VALUE)]  # of the value; -1 for an odd one
+        self._names = [_BETWEEN]  # what stands before the value in a line
+        self._signs = [_EDGE_SIGN]
+        self._sign_of: dict[bytes, str] = {}  # by name
+        self._paths: dict[bytes, Path] = {}  # by name, which nested keys of summary records have, too
+        self._above: set[str] = set()  # first parts of nested keys
+        self._small: bytes | None = None  # the summary record before, which the peer writes beside each row
+        self._small_leaves: dict[bytes, bytes] | None = None
+
+    def gather(self, entries: list[Entry], base: int) -> Gathered:
+        """Find the rows of a batch that lies at `base`, and what there is to say of each of them."""
+        if len(self._numbers) > _HEADS_KEPT:
+            self._forget()
+        rows = Gathered()
+        add_body, add_announced, add_place = rows.bodies.append, rows.announced.append, rows.places.append
+        said: bytes | None = None
+        at_said = 0
+        for at, (kind, data, start, stop, _, _) in enumerate(entries):
+            body = data[start:stop]
+            if kind == "history":
+                announced = said is not None and repeats(said, body)
+                if said is not None and not announced:
+                    self._say(rows, said, at_said)
+                said = None
+                add_body(self._cut(body))
+                add_place(at)
+                add_announced(announced)
+                continue
+            if said is not None:
+                self._say(rows, said, at_said)
+                said = None
+            if kind == "summary":
+                said, at_said = body, at
+            else:
+                rows.breaks.append(at)
+        if said is not None:  # whether it only says what a row says shows in the next batch
+            rows.breaks.append(at_said)
+        rows.offsets = [base + entries[at][4] for at in rows.places]
+        if rows.bodies:
+            self._split(rows)
+        return rows
+
+    def block(self, rows: Gathered, first: int, end: int, place: int, spoken: bytes) -> Block:
+        """Rows from `first` to before `end`, and the summary records among them from `place` in the batch on."""
+        last = end - 1
+        where = rows.items(first, last)
+        pieces = rows.pieces[2 * where.start + 1 : 2 * where.stop + 1]
+        steps = list(map(int, filter(None, rows.steps[first:end])))
+        if self._shift:
+            sign = self._sign_of[_STEP]
+            for row, number in zip(range(first, end), steps, strict=True):
+                at = rows.begins[row] - where.start + rows.signs[row].index(sign)
+                pieces[2 * at + 1] = b"%d" % (number + self._shift)
+        pieces.append(b"}")
+        text = b"".join(pieces)
+        where = rows.items(last, last)
+        paths = tuple(map(self._paths.__getitem__, rows.names[where]))
+        latest = Row(paths, list(rows.values[where]), rows.steps[last], steps[-1], rows.offsets[last])
+        leaves = self._leaves(rows, first, end, place) if self._folds else {}
+        times, runtimes = (
+            largest_seconds(list(filter(None, rows.column(self._sign_of.get(name, _NO_SIGN), first, end))))
+            for name in (_TIMESTAMP, _RUNTIME)
+        )
+        return Block(text.decode(), rows.offsets[first:end], latest, leaves, max(steps), times, runtimes, spoken)
+
+    def _say(self, rows: Gathered, summary: bytes, place: int) -> None:
+        """Note a summary record that says something by itself."""
+        leaves = self._said(summary)
+        if leaves is None:
+            rows.breaks.append(place)
+        else:
+            rows.smalls.append((place, leaves))
+
+    def _said(self, body: bytes) -> dict[bytes, bytes] | None:
+        """What a summary record says, if it is one of plain items without a step."""
+        if body != self._small:
+            flat = _SPLIT(body)
+            heads, values = flat[1::2], flat[2::2]
+            self._small, self._small_leaves = body, None
+            if not flat[0] and all(map(self._learn, heads)):
+                numbers = [self._numbers[head] for head in heads]
+                names = [self._names[number] for number in numbers]
+                if _STEP not in names and list(map(len, values)) == [self._sizes[number] for number in numbers]:
+                    self._small_leaves = dict(zip(names, values, strict=True))
+        return self._small_leaves
+
+    def _cut(self, body: bytes) -> bytes:
+        """A row without the step behind its items. Whether that was one is told by the lengths of what is left."""
+        size = self._tail
+        if 1 < size < len(body) and body[-size] == _STEP_FIELD and body[1 - size] == size - 2:
+            return body[:-size]
+        for size in _STEP_TAILS:
+            if size < len(body) and body[-size] == _STEP_FIELD and body[1 - size] == size - 2:
+                self._tail = size
+                return body[:-size]
+        return body
+
+    def _split(self, rows: Gathered) -> None:
+        """Split all rows into items, and find those that take the long way."""
+        count = len(rows.bodies)
+        rows.steps = [None] * count
+        flat = _SPLIT(_EDGE.join(rows.bodies))
+        heads, values = flat[1::2], flat[2::2]
+        if flat[0] or not heads:
+            return
+        try:
+            numbers = _picker(heads)(self._numbers)
+        except KeyError:
+            for head in set(heads).difference(self._numbers):
+                self._learn(head)
+            numbers = _picker(heads)(self._numbers)
+        pick = _picker(numbers)
+        signs = "".join(pick(self._signs))
+        rows.signs = signs.split(_EDGE_SIGN)
+        if len(rows.signs) != count:  # what one row holds has led the splitting of others astray
+            return
+        lengths = list(map(len, rows.signs))
+        rows.begins = list(accumulate([0, *lengths[:-1]], lambda begin, length: begin + length + 1))
+        rows.alike = lengths.count(lengths[0]) == count and len(set(signs) - {_EDGE_SIGN}) == lengths[0]
+        rows.names, rows.values = pick(self._names), values
+        flat[1::2] = rows.names
+        for begin in rows.begins:
+            flat[2 * begin], flat[2 * begin + 1] = b"", b"{" + flat[2 * begin + 1][1:]
+        rows.pieces = flat
+        steps = rows.column(self._sign_of.get(_STEP, _NO_SIGN), 0, count)
+        odd = {row for row, step in enumerate(steps) if step is None or not step.isdigit() or len(step) > _LONGEST_STEP}
+        if _ODD in signs or [len(set(keys)) for keys in rows.signs] != lengths:
+            odd.update(row for row, keys in enumerate(rows.signs) if _ODD in keys or len(set(keys)) < len(keys))
+        if max(map(len, rows.bodies)) > _LONGEST:
+            odd.update(row for row, body in enumerate(rows.bodies) if len(body) > _LONGEST)
+        sizes = list(pick(self._sizes))
+        if [len(text) for text in values] != sizes or not _are_plain(values):
+            for row in range(count):
+                where = rows.items(row, row)
+                texts = values[where]
+                edge = values[where.start - 1] if row else _EDGE_VALUE
+                if [len(text) for text in texts] != sizes[where] or edge != _EDGE_VALUE or not _are_plain(texts):
+                    odd.add(row)
+        rows.steps = [None if row in odd else step for row, step in enumerate(steps)] if odd else steps
+
+    def _leaves(self, rows: Gathered, first: int, end: int, place: int) -> dict[Path, bytes]:
+        """What rows and summary records leave: the latest text of each key, in the order in which the keys came."""
+        firsts: dict[object, tuple[int, int | dict[bytes, bytes]]] = {}
+        lasts: dict[object, tuple[int, int | dict[bytes, bytes]]] = {}
+        alike = rows.alike
+        for row in (first, end - 1) if alike else range(first, end):
+            keys = None if alike else frozenset(rows.signs[row])
+            lasts[keys] = found = rows.places[row], row
+            firsts.setdefault(keys, found)
+        smalls = rows.smalls
+        for small in smalls[
+            bisect_left(smalls, place, key=_place) : bisect_left(smalls, rows.places[end - 1], key=_place)
+        ]:
+            lasts[id(small[1])] = small
+            firsts.setdefault(id(small[1]), small)
+        leaves: dict[bytes, bytes] = {}
+        for _, what in [*sorted(firsts.values(), key=_place), *sorted(lasts.values(), key=_place)]:
+            if isinstance(what, int):
+                where = rows.items(what, what)
+                leaves.update(zip(rows.names[where], rows.values[where], strict=True))
+            else:
+                leaves.update(what)
+        return {self._paths[name]: text for name, text in leaves.items()}
+
+    def _learn(self, head: bytes) -> bool:
+        """Learn the head of an item; False if its lengths disagree, or its key is above or below another one."""
+        number = self._numbers.get(head)
+        if number is not None:
+            return self._sizes[number] >= 0 and head != _EDGE_HEAD
+        path, size = _parse(head) or ((), -1)
+        above = path[0] if len(path) > 1 else None
+        if (above is None and path and path[0] in self._above) or (above is not None and member(above) in self._paths):
+            size = -1
+        name, sign = b"", _ODD
+        if size >= 0:
+            name = b"".join(map(member, path))
+            self._paths[name] = path
+            if above is None:
+                sign = self._sign_of.setdefault(name, chr(_FIRST_SIGN + len(self._sign_of)))
+            else:
+                self._above.add(above)
+        self._numbers[head] = len(self._sizes)
+        self._sizes.append(size)
+        self._names.append(name)
+        self._signs.append(sign)
+        return size >= 0
+
+
+def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of some keys of a table, or of some places of a list, at once."""
+    return itemgetter(*keys) if len(keys) > 1 else lambda table: (table[keys[0]],)
+
+
 def in_blocks(batch: Batch, entries: list[Entry], plain: PlainRows, taker: Taker) -> None:
     """Give some entries of a batch to `taker` in their order: plain rows in blocks, everything else record by record."""
-    base = batch.base
-    begun, quick = 0, taker.begin_block(plain)
-    for at, (kind, data, start, stop, offset, _) in enumerate(entries):
-        if kind == "history":
-            if quick and plain.row(data[start:stop], base + offset):
-                continue
-        elif kind == "summary" and plain.summary(data[start:stop]):
-            continue
-        _end_block(batch, entries[begun:at], plain, taker)
-        taker.take_record(batch.record_of(entries[at]))
-        begun, quick = at + 1, taker.begin_block(plain)
-    _end_block(batch, entries[begun:], plain, taker)
+    rows = plain.gather(entries, batch.base)
+    row = place = 0  # of what comes next
+    for stop in (*rows.breaks, len(entries)):
+        end = bisect_left(rows.places, stop)
+        while row < end:
+            begun = taker.begin_block()
+            if begun is not None:
+                behind, spoken = rows.reach(row, end, *begun)
+                if behind > row:
+                    taker.take_block(plain.block(rows, row, behind, place, spoken))
+                    row, place = behind, rows.places[behind - 1] + 1
+            if row < end:
+                _one_by_one(batch, entries[place : rows.places[row] + 1], taker)
+                row, place = row + 1, rows.places[row] + 1
+        _one_by_one(batch, entries[place : stop + 1], taker)
+        place = stop + 1
 
 
-def _end_block(batch: Batch, entries: list[Entry], plain: PlainRows, taker: Taker) -> None:
-    """Give the entries of a block as one; one by one if they are not plain after all."""
-    block = plain.end()
-    if block is None:
-        rest = entries
-    else:
-        taker.take_block(block)
-        said = plain.announced is not None
-        rest = [next(entry for entry in reversed(entries) if entry[0] == "summary")] if said else []
-    for entry in rest:
+def _one_by_one(batch: Batch, entries: Iterable[Entry], taker: Taker) -> None:
+    for entry in entries:
         taker.take_record(batch.record_of(entry))
+
+
+def _place(item: tuple[int, object]) -> int:
+    return item[0]
 
 
 def _parse(head: bytes) -> tuple[Path, int] | None:
@@ -286,4 +408,6 @@ def _are_plain(values: list[bytes]) -> bool:
     joined = b",".join(values)
     if b"\n" in joined or b"\r" in joined or b"null" in joined:
         return False
+    if joined.count(b",") == len(values) - 1 and is_json(joined, len(values)):  # see `are_json`
+        return True
     return are_json(values) or are_json([text for text in values if text not in _CONSTANTS])

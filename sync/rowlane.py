@@ -206,13 +206,12 @@ class RowLane:
             entries = [entry for entry in entries if batch.base + entry[4] < end]
         in_blocks(batch, entries, self._plain, self)
 
-    def begin_block(self, plain: PlainRows) -> bool:
-        """Start a block of plain rows; False if the next row has to take the long way."""
+    def begin_block(self) -> tuple[bytes | None, bytes] | None:
+        """See `Taker`."""
+        if self.facts.steps != ALL_STEPS or self.facts.runtime_shift or (self._fold is not None and self._fold.waits):
+            return None
         row = self._rows.latest
-        plain.begin(row.step if row is not None else None, self.state.summary_step if self.state else b"")
-        if self.facts.steps != ALL_STEPS or self.facts.runtime_shift:
-            return False
-        return self._fold is None or not self._fold.waits
+        return row.step if row is not None else None, self.state.summary_step if self.state else b""
 
     def take_block(self, block: Block) -> None:
         """Take a block of plain rows: all but the last of them are whole."""
@@ -222,8 +221,8 @@ class RowLane:
         for text in self._finished(self._rows.latest):
             self._put("history", text, block.offsets[0])
         self._rows.take(block.last)
-        self._row_records += len(block.lines)
-        lines, offsets = block.lines[:-1], block.offsets[1:]
+        self._row_records += len(block.offsets)
+        lines, offsets = block.text.split("\n")[:-1], block.offsets[1:]
         passed = min(max(0, self._sent.history - self._seen.history), len(lines))
         self._seen.history += len(lines)
         self._put_rows(lines[passed:], offsets[passed:])

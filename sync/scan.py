@@ -216,16 +216,15 @@ class Scan:
         if not self._folds_rows:
             self._row_records = self._guess.rows
 
-    def begin_block(self, plain: PlainRows) -> bool:
-        """Start a block of plain rows; False if the next row has to be folded by itself."""
+    def begin_block(self) -> tuple[bytes | None, bytes] | None:
+        """See `Taker`."""
         state = self._state
-        plain.begin(state.row_step, state.summary_step)
-        return not (state.folds_metrics or state.elapsed.shift)
+        return None if state.folds_metrics or state.elapsed.shift else (state.row_step, state.summary_step)
 
     def take_block(self, block: Block) -> None:
         """Fold a block of plain rows."""
         block.fold(self._state)
-        self._row_records += len(block.steps)
+        self._row_records += len(block.offsets)
 
     def take_record(self, record: Record) -> None:
         """Take in one record."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from runferry.logformat import RunState, decode_history, load, messages
 from runferry.sync import rowlane
 from runferry.sync.lines import Rows
-from runferry.sync.plainrows import PlainRows
+from runferry.sync.plainrows import Block, Gathered, PlainRows
 from runferry.sync.scan import NeedsFold
 from support import logs
 from support.lane import fresh, read, sent
@@ -92,7 +93,8 @@ class Way:
     def __init__(self, log: Path, *, quick: bool, fold: bool, shift: int, body_bytes: int, known: int) -> None:
         cursor = fresh(shift)
         cursor.sent.history = known
-        with mock.patch.object(PlainRows, "row", PlainRows.row if quick else lambda *_: False):
+        long_way = mock.patch.object(Gathered, "reach", lambda _, first, end, before, spoken: (first, spoken))
+        with contextlib.nullcontext() if quick else long_way:
             facts, state = read(log, fold_rows=not fold)
             facts.lines.history = max(facts.lines.history, 0)
             self.bodies = sent(facts, cursor, state if fold else None, body_bytes).raw
@@ -168,6 +170,15 @@ PLAIN = messages.HistoryRecord(
 ).SerializeToString()
 
 
+def taken(*bodies: bytes) -> Block | None:
+    """The last row as a block of its own, if it is plain beside those before it."""
+    rows = PlainRows(0, folds=True)
+    for body in bodies:
+        gathered = rows.gather([("history", body, 0, len(body), 0, len(body))], 0)
+    end, spoken = gathered.reach(0, 1, None, b"")
+    return rows.block(gathered, 0, 1, 0, spoken) if end else None
+
+
 @settings(max_examples=600, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, len(PLAIN)), st.integers(0, 2), st.binary(max_size=3)), min_size=1, max_size=3)
@@ -177,10 +188,8 @@ def test_a_row_with_wrong_lengths_is_never_taken_for_a_plain_one(edits: list[tup
     body = PLAIN
     for at, gone, put in edits:
         body = body[:at] + put + body[at + gone :]
-    plain = PlainRows(0, folds=True)
-    plain.row(PLAIN, 0)
-    plain.begin(None, b"")
-    if not plain.row(body, 0) or (block := plain.end()) is None:
+    block = taken(PLAIN, body)
+    if block is None:
         return
 
     rows = Rows()
@@ -188,7 +197,7 @@ def test_a_row_with_wrong_lengths_is_never_taken_for_a_plain_one(edits: list[tup
     row = rows.end()
 
     assert row is not None
-    assert block.lines == [rows.line(row)]
+    assert block.text == rows.line(row)
 
 
 @pytest.mark.parametrize("changed", [{1: 1}, {3: 1}, {7: 1}, {7: -1}, {1: 1, 7: 1}, {1: -1, 7: -1}, {1: 1, 3: 1}])
@@ -198,11 +207,9 @@ def test_each_length_of_an_item_counts(changed: dict[int, int]) -> None:
     assert body[:9] == b"\n\x0a\x12\x01a\x82\x01\x040"
     for at, by in changed.items():
         body[at] += by
-    plain = PlainRows(0, folds=True)
 
-    assert plain.row(PLAIN, 0)
-    plain.begin(None, b"")
-    assert not (plain.row(bytes(body), 0) and plain.end())
+    assert taken(PLAIN, PLAIN)
+    assert not taken(PLAIN, bytes(body))
 
 
 def test_rows_of_the_peer_are_not_decoded_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
