@@ -277,8 +277,9 @@ class PlainRows:
         rows.alike = lengths.count(lengths[0]) == count and len(set(signs) - {_EDGE_SIGN}) == lengths[0]
         rows.names, rows.values = pick(self._names), values
         flat[1::2] = rows.names
-        for begin in rows.begins:
-            flat[2 * begin], flat[2 * begin + 1] = b"", b"{" + flat[2 * begin + 1][1:]
+        for begin, length in zip(rows.begins, lengths, strict=True):
+            if length:
+                flat[2 * begin], flat[2 * begin + 1] = b"", b"{" + flat[2 * begin + 1][1:]
         rows.pieces = flat
         steps = rows.column(self._sign_of.get(_STEP, _NO_SIGN), 0, count)
         odd = {row for row, step in enumerate(steps) if step is None or not step.isdigit() or len(step) > _LONGEST_STEP}
