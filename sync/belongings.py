@@ -64,7 +64,7 @@ def _is_as_sent(path: Path, mark: FileMark) -> bool:
         return False
     if status.st_size != mark.size or not stat.S_ISREG(status.st_mode):
         return False
-    return status.st_mtime_ns == mark.mtime_ns or _sha256(path) == mark.sha256
+    return mark.is_of(status) or _sha256(path) == mark.sha256
 
 
 def _sha256(path: Path) -> str:

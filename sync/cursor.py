@@ -56,9 +56,24 @@ class FileMark:
 
     size: int
     mtime_ns: int
+    """As `time_mark` gives it; 0 if it was made from the log."""
     sha256: str
     told: bool = False
     """The server acknowledged that it is uploaded."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it was made from the log, and lies on no disk."""
+        return self.mtime_ns == 0
+
+    def is_of(self, status: os.stat_result) -> bool:
+        """Whether a file on the disk looks as it did."""
+        return (self.size, self.mtime_ns) == (status.st_size, time_mark(status))
+
+
+def time_mark(status: os.stat_result) -> int:
+    """A file's time of change as a cursor holds it: ns, and never 0, whatever the year is that its archive or clock says."""
+    return abs(status.st_mtime_ns) % _NO_COUNT or 1
 
 
 PENDING, COMMITTED, DONE = "pending", "committed", "done"

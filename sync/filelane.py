@@ -80,7 +80,7 @@ def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
 def _told(work: RunWork) -> frozenset[str]:
     """Files from the disk that the server has and was told of, as far as the cursors know."""
     marks = [item for segment in work.segments if segment.cursor for item in segment.cursor.files.items()]
-    return frozenset(name for name, mark in marks if mark.told and mark.mtime_ns)
+    return frozenset(name for name, mark in marks if mark.told and not mark.is_made)
 
 
 def _names_made(work: RunWork) -> frozenset[str]:

@@ -29,6 +29,7 @@ from .readings import Reading, ReadLog
 from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict
 from .rowlane import LanePoint, LastWord, RowLane, gather_console
 from .scan import Facts, NeedsFold, Scan
+from .segment import is_done
 from .work import RunWork
 
 
@@ -133,7 +134,7 @@ class RunReplay:
             for segment in self.segments:
                 segment.load_cursor(work.target, again=settings.include_synced)
         again = settings.include_synced or settings.changes_run or self._is_stitched_otherwise()
-        if not (again or settings.dry_run) and all(segment.is_done() for segment in self.segments):
+        if not (again or settings.dry_run) and is_done(self.segments):
             return verdict.finish(work, NOTHING_NEW)
         contact.recall(work)
         try:

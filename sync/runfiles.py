@@ -22,7 +22,7 @@ from typing import IO, BinaryIO
 
 from . import yamltext
 from .api import Api, RemoteRun, UploadTargets
-from .cursor import FileMark
+from .cursor import FileMark, time_mark
 from .errors import AuthError, Interrupted, OutOfTime, Permanent, SyncError
 from .localfiles import Opener, Shared, UnsafeFileError, clean_name, files_below, find_safely, shown, why
 from .uploads import MIB, put, renewing
@@ -45,7 +45,7 @@ class RunFile:
     name: str
     size: int
     mtime_ns: int
-    """0 for files made here."""
+    """As `time_mark` gives it; 0 for files made here."""
     open: Opener
     sha256: str = ""
     """Known at once for files made here; empty until it is needed for others."""
@@ -194,7 +194,7 @@ def open_safely(run_dir: Path, name: str, *, follow_links: bool = False) -> RunF
         UnsafeFileError: it is not there, or may not be read.
     """
     opener, status = find_safely(run_dir, name, follow_links=follow_links)
-    return RunFile(name, status.st_size, status.st_mtime_ns, opener)
+    return RunFile(name, status.st_size, time_mark(status), opener)
 
 
 def is_unchanged(file: RunFile, mark: FileMark | None) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..logformat.stitch import Opening, opening_of
-from .cursor import Cursor, Target, load, matches
+from .cursor import Cursor, FileMark, Target, load, matches
 from .places import Places
 from .placing import Place
 from .plan import LogHead
@@ -80,23 +82,36 @@ class Segment:
         self.cursor = cursor
         self.rows_before = cursor.sent.history
 
-    def is_done(self) -> bool:
-        """Whether the cursor says that all is at the server and neither the log nor a file has changed since."""
-        cursor = self.cursor
-        if cursor is None or not cursor.complete or cursor.size != self.head.size:
+    def is_sent(self) -> bool:
+        """Whether the cursor says that all of it is at the server, and the log has not changed since."""
+        return self.cursor is not None and self.cursor.complete and self.cursor.size == self.head.size
+
+
+def is_done(segments: Sequence[Segment]) -> bool:
+    """Whether the cursors say that all of a run, given by all of its logs here, is at the server, and no file has changed since."""
+    if not all(segment.is_sent() for segment in segments):
+        return False
+    roots = [segment.head.path.parent / "files" for segment in reversed(segments)]
+    marks: dict[str, FileMark] = {}
+    for segment in segments:
+        marks.update(segment.position.files)
+    may_lie_elsewhere = any(len(segment.position.kin) > len(segments) for segment in segments)
+    return all(
+        mark.is_made or _is_there(name, mark, roots, or_gone=mark.told and not may_lie_elsewhere)
+        for name, mark in marks.items()
+    )
+
+
+def _is_there(name: str, mark: FileMark, roots: Iterable[Path], *, or_gone: bool) -> bool:
+    """Whether a file lies below one of `roots` as it was sent; `or_gone`: or nothing of its name does any more."""
+    for root in roots:
+        try:
+            status = (root / name).stat()
+        except FileNotFoundError:
+            continue
+        except OSError:
             return False
-        root = self.head.path.parent / "files"
-        for name, mark in cursor.files.items():
-            if mark.mtime_ns == 0:  # made from the log
-                continue
-            try:
-                status = (root / name).stat()
-            except FileNotFoundError:
-                if mark.told and len(cursor.kin) <= 1:  # else it may lie beside another log of the run
-                    continue  # the server has it
-                return False
-            except OSError:
-                return False
-            if (status.st_size, status.st_mtime_ns) != (mark.size, mark.mtime_ns):
-                return False
-        return True
+        if mark.is_of(status):
+            return True
+        or_gone = False
+    return or_gone

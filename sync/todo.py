@@ -19,7 +19,7 @@ from .kin import with_kin
 from .liveness import Liveness
 from .places import Places, is_writable
 from .plan import Paths, RunPlan, group, survey
-from .segment import Segment
+from .segment import Segment, is_done
 from .settings import SyncSettings, find_base_url
 
 
@@ -153,7 +153,7 @@ def _todo(segments: list[Segment], settings: SyncSettings) -> Todo:
         return Todo.ALL
     if settings.include_synced:
         return Todo.ALL
-    done = all(_is_done(segment) for segment in segments) and not settings.changes_run
+    done = is_done([_without_loss(segment) for segment in segments]) and not settings.changes_run
     return Todo.NOTHING if done else Todo.REST
 
 
@@ -166,8 +166,8 @@ def _lost(segment: Segment) -> int:
     return lost if lost == cursor.lacks else 0
 
 
-def _is_done(segment: Segment) -> bool:
-    """Whether nothing is left to do for a log: all of it was sent, but for what is lost."""
+def _without_loss(segment: Segment) -> Segment:
+    """A log of which all was sent but for what is lost, as if all of it were: nothing is left to do for it."""
     if segment.cursor is not None and _lost(segment):
-        segment = replace(segment, cursor=replace(segment.cursor, complete=True))
-    return segment.is_done()
+        return replace(segment, cursor=replace(segment.cursor, complete=True))
+    return segment

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 from runferry.logformat import load
-from runferry.sync import Verdict, runfiles
+from runferry.sync import SyncSettings, Verdict, runfiles
+from runferry.sync.report import NOTHING_NEW
+from runferry.sync.todo import Todo, preview
 from runferry.sync.transport import Answer, Request
 from support import logs
+from support.fakebackend import URL
 from support.syncrig import Rig, cursor, marker, on
 
 
@@ -308,6 +311,75 @@ def test_a_changed_file_is_sent_again_and_a_touched_one_is_not(rig: Rig) -> None
     rig.sync()
 
     assert [request.url.rpartition("/")[2] for name, request in rig.backend.requests if name == "put"] == ["b"]
+
+
+@pytest.mark.parametrize("ns", [0, -1_500_000_000, 1 << 63])
+def test_a_file_of_an_impossible_year_is_watched_as_any_other(rig: Rig, ns: int) -> None:
+    """Archives that are made the same each time date all files to 1970, broken clocks to before it, or to after 2262."""
+    log = with_files(rig, "a")
+    path = log.parent / "files" / "a"
+    path.write_text("one")
+    os.utime(path, ns=(ns, ns))
+    if path.stat().st_mtime_ns != ns:
+        pytest.skip("the file system has no such time")
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    assert rig.only(rig.sync()).reason == NOTHING_NEW
+
+    path.write_text("two")
+    report = rig.only(rig.sync())
+
+    assert (report.verdict, report.files_sent) == (Verdict.SYNCED, 1)
+    assert rig.backend.runs["f"].files["a"] == b"two"
+    os.utime(path, ns=(ns, ns))
+    rig.sync()
+    path.unlink()
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+
+def both_logs(rig: Rig) -> tuple[Path, Path]:
+    """A run that was resumed, with a file beside each of its logs, and one that both have."""
+    first = with_files(rig, "of_first", "of_both")
+    second = first.parent.with_name("run-20260921_141321-f") / first.name
+    records = logs.simple_records("f", start=logs.START_S + 1)
+    logs.make_log(second, *records[:3], logs.files_record("of_second", "of_both"), *records[3:])
+    (second.parent / "files").mkdir()
+    for log, name in ((first, "of_first"), (second, "of_second"), (first, "of_both"), (second, "of_both")):
+        (log.parent / "files" / name).write_text(f"{name} {log.parent.name[-3:]}")
+    rig.settle(second)
+    return first, second
+
+
+def test_files_of_several_logs_are_looked_at_and_no_log_is_read_for_them(rig: Rig) -> None:
+    """Where nothing has changed the cursors say so; what changes beside any of the logs is sent, and then it is done again."""
+    first, second = both_logs(rig)
+    assert {run.verdict for run in rig.sync().runs} == {Verdict.SYNCED}
+    rig.backend.forget()
+    assert {run.reason for run in rig.sync().runs} == {NOTHING_NEW}
+    assert preview([rig.folder], SyncSettings(base_url=URL, state_dir=rig.state)).runs[0].todo is Todo.NOTHING
+
+    for log, name in ((first, "of_first"), (second, "of_second"), (second, "of_both")):
+        (log.parent / "files" / name).write_text("changed")
+        assert NOTHING_NEW not in {run.reason for run in rig.sync().runs}
+        assert rig.backend.runs["f"].files[name] == b"changed"
+        assert {run.reason for run in rig.sync().runs} == {NOTHING_NEW}
+    assert rig.backend.operations().count("put") == 3
+
+
+def test_files_of_a_log_that_was_sent_before_the_next_one_was_there(rig: Rig) -> None:
+    """Each cursor knows files of its own; one that only the first log has is still looked at, and may be taken away."""
+    first, second = both_logs(rig)
+    away = rig.folder.parent / "away"
+    second.parent.rename(away)
+    rig.sync()
+    away.rename(second.parent)
+    rig.sync()
+    assert {run.reason for run in rig.sync().runs} == {NOTHING_NEW}
+
+    (first.parent / "files" / "of_first").write_text("changed")
+    rig.sync()
+    assert rig.backend.runs["f"].files["of_first"] == b"changed"
+    (first.parent / "files" / "of_first").unlink()
+    assert {run.reason for run in rig.sync().runs} == {NOTHING_NEW}
 
 
 @pytest.mark.parametrize("answer", [Answer(403, {}, b"expired"), Answer(500, {}, b"")], ids=["403", "500"])
