@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..logformat import find_logs
 from .clock import Clock
-from .plan import LogHead
+from .plan import LogHead, shut_folder
 from .report import RunReport
 
 SEARCH_REST = 20
@@ -77,6 +77,8 @@ class Lookout:
         self._search_at = 0.0
         self.logs: dict[Identity, WatchedLog] = {}
         """Those that are there, as far as anybody can tell."""
+        self.shut: dict[str, str] = {}
+        """Folders that the last search could not look into, and why."""
         self.grew_at = clock.monotonic()
         """When a log was last seen to be new or changed."""
 
@@ -109,9 +111,10 @@ class Lookout:
     def _search(self) -> list[WatchedLog]:
         by_path = {log.path: log for log in self.logs.values()}
         found: dict[Identity, WatchedLog] = {}
+        shut: list[LogHead] = []
         for path in self._paths:
             try:
-                logs = find_logs(path)
+                logs = find_logs(path, unreadable=lambda error: shut.append(shut_folder(error)))
             except OSError:
                 continue
             for log in logs:
@@ -125,6 +128,7 @@ class Lookout:
                     found[identity] = self._found(log, status, self.logs.get(identity), there)
         gone = self._missing(found)
         self.logs = found
+        self.shut = {os.fspath(folder.path): folder.problem for folder in shut}
         return gone
 
     def _found(

@@ -59,8 +59,6 @@ class LogHead:
     """Why it cannot be synced; empty if it can."""
     begins: bool = False
     """The problem is only that its run record is not there yet: as long as it has a writer that is none."""
-    is_log: bool = True
-    """False for a folder that nobody may look into: whether there are logs in it is not known."""
     identity: tuple[int, int] | None = None
     """Device and inode; None if it cannot be opened."""
 
@@ -92,14 +90,9 @@ def survey(paths: Paths) -> list[LogHead]:
     logs: list[Path] = []
     shut: list[LogHead] = []
 
-    def unreadable(error: OSError) -> None:
-        name = Path(os.fsdecode(error.filename or "?"))
-        problem = f"the folder cannot be read ({error.strerror}): logs in it, if any, are not synced"
-        shut.append(LogHead(name, problem=problem, is_log=False))
-
-    for path in _expanded(paths):
+    for path in expanded(paths):
         try:
-            logs += find_logs(path, unreadable=unreadable)
+            logs += find_logs(path, unreadable=lambda error: shut.append(shut_folder(error)))
         except FileNotFoundError as error:
             raise UsageError(str(error)) from None
     heads: dict[object, LogHead] = {}
@@ -108,7 +101,18 @@ def survey(paths: Paths) -> list[LogHead]:
     return [*heads.values(), *shut]
 
 
-def _expanded(paths: Paths) -> Iterator[str]:
+def shut_folder(error: OSError) -> LogHead:
+    """What is told of a folder that cannot be listed: whether there are logs in it nobody knows."""
+    name = Path(os.fsdecode(error.filename or "?"))
+    return LogHead(name, problem=f"the folder cannot be read ({error.strerror}): logs in it, if any, are not synced")
+
+
+def expanded(paths: Paths) -> Iterator[str]:
+    """The paths, with what is there instead of those that are patterns.
+
+    Raises:
+        UsageError: a path is empty, or a pattern that nothing matches.
+    """
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         name = os.fspath(path)
         if not name:

@@ -85,7 +85,7 @@ def verify_remote(
     copies = {copy.log: copy for copy in find_copies(readable, settings.state_dir)}
     plans = group(as_sent([head for head in readable if head.path not in copies], settings), settings)
     used = session or Session()
-    results = [_without_run(head, used.liveness, settings) for head in heads if head.problem and head.is_log]
+    results = [_without_run(head, used.liveness, settings) for head in heads if head.problem]
     results += [
         Verification(run_id_of(copy.log), (os.fspath(copy.log),), "", Match.UNKNOWN, copy.reason)
         for copy in copies.values()

@@ -6,7 +6,6 @@ nothing), and a log that has not grown costs nothing else: it is not opened, and
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from .engine import sync
 from .errors import UsageError
 from .lookout import NEVER, Lookout, WatchedLog, is_one_run
 from .news import News
-from .plan import group, read_head
+from .plan import Paths, expanded, group, read_head
 from .readings import Readings
 from .report import Finished, Planned, Report, Reporter, RunReport, Verdict, silent
 from .session import Session
@@ -53,7 +52,7 @@ class Watching:
 
 
 def watch(
-    paths: Iterable[str | os.PathLike[str]] = ("wandb",),
+    paths: Paths = ("wandb",),
     settings: SyncSettings | None = None,
     watching: Watching | None = None,
     *,
@@ -71,7 +70,7 @@ def watch(
     `watching.idle` seconds, or until it is interrupted; a first interrupt while it waits gets a last pass.
 
     Args:
-        paths: as `sync` takes them.
+        paths: as `sync` takes them; patterns are looked up once.
         settings: as `sync` takes them. The same holds for the next ones.
         watching: how often it looks, and when it ends.
         reporter: called with each event, but for those that say nothing new.
@@ -93,7 +92,7 @@ def watch(
     session = session or Session(transport, clock)
     try:
         return _Watch(
-            [Path(path) for path in paths],
+            [Path(path) for path in expanded(paths)],
             settings,
             watching or Watching(),
             News(reporter or silent),
@@ -125,6 +124,8 @@ class _Watch:
         self._lookout = Lookout(paths, self._clock)
         self._gone: dict[str, RunReport] = {}
         """The last reports of logs that are not there any more."""
+        self._shut: dict[str, RunReport] = {}
+        """What is told of folders that could not be looked into at the last search."""
         self._stopped = False
         """A pass was interrupted, and the session with it."""
         self._stirred_at = self._clock.monotonic()
@@ -149,9 +150,11 @@ class _Watch:
             interrupted = True
         if interrupted and not self._stopped:
             self._last_round()
-        reports = self._gone | {
-            log.report.log: self._news.total(log.report) for log in self._logs() if log.report is not None
-        }
+        reports = (
+            self._gone
+            | self._shut
+            | {log.report.log: self._news.total(log.report) for log in self._logs() if log.report is not None}
+        )
         report = Report(tuple(reports.values()), interrupted=interrupted)
         self._news.tell(Finished(report.exit_code, report.counts()))
         return report
@@ -196,6 +199,13 @@ class _Watch:
         for log in self._lookout.look():
             if log.report is not None:
                 self._take_off(log, log.report)
+        shut = {
+            folder: RunReport(folder, None, Verdict.FAILED, problem) for folder, problem in self._lookout.shut.items()
+        }
+        for folder, report in shut.items():
+            if self._shut.get(folder) != report:
+                self._news.tell(report)
+        self._shut = shut
         self._stirred_at = max(self._stirred_at, self._lookout.grew_at)
         self._see_writer()
         self._see_deaths()

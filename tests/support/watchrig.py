@@ -52,12 +52,19 @@ class WatchRig(Rig):
             paths or [self.folder],
             SyncSettings(base_url=URL, state_dir=self.state, **options),
             watching,
-            reporter=self.events.append,
-            key=ApiKey(KEY, base_url=URL, source="test"),
-            transport=self.backend,
-            clock=story,
-            cpu=cpu,
+            **self.ports(story, cpu),
         )
+
+    def ports(self, story: Story, cpu: Callable[[], float] = lambda: 0.0) -> dict[str, Any]:
+        """What a watch on this rig is given besides paths and settings."""
+        key = ApiKey(KEY, base_url=URL, source="test")
+        return {
+            "reporter": self.events.append,
+            "key": key,
+            "transport": self.backend,
+            "clock": story,
+            "cpu": cpu,
+        }
 
     def begin(self, run_id: str = "live", rows: int = 2, start: float = 0.0, **run: Any) -> Path:
         """A log that goes on: `rows` rows, no end, just grown."""

@@ -211,7 +211,7 @@ def test_a_large_tree_is_searched_rarely_and_its_live_logs_are_looked_at_always(
     searched: list[float] = []
     real = lookout.find_logs
 
-    def find(path: Path) -> list[Path]:
+    def find(path: Path, **_: Any) -> list[Path]:
         searched.append(clock.monotonic())
         clock.advance(took[0])
         return real(path)
@@ -245,7 +245,7 @@ def test_a_log_that_vanished_is_searched_for_at_once(tmp_path: Path, monkeypatch
     log = tmp_path / "run-a.wandb"
     log.write_bytes(b"1")
     look = Lookout([tmp_path], clock)
-    monkeypatch.setattr(lookout, "find_logs", lambda path: (clock.advance(1), [*Path(path).glob("*.wandb")])[1])
+    monkeypatch.setattr(lookout, "find_logs", lambda path, **_: (clock.advance(1), [*Path(path).glob("*.wandb")])[1])
     look.look()
     (watched,) = look.logs.values()
     log.unlink()
@@ -261,7 +261,7 @@ def test_a_server_that_does_not_answer_takes_nothing_away(
     clock = FakeClock()
     (tmp_path / "run-a.wandb").write_bytes(b"1")
     look = Lookout([tmp_path], clock)
-    monkeypatch.setattr(lookout, "find_logs", lambda path: (clock.advance(1), [*Path(path).glob("*.wandb")])[1])
+    monkeypatch.setattr(lookout, "find_logs", lambda path, **_: (clock.advance(1), [*Path(path).glob("*.wandb")])[1])
     look.look()
 
     def refuse(*_: Any, **__: Any) -> Any:

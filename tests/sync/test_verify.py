@@ -130,6 +130,17 @@ def test_a_run_that_is_not_there_differs(folder: Path, server: Server) -> None:
     assert (code, found["match"], found["reason"]) == (1, "differs", "the server has no such run")
 
 
+def test_a_folder_that_is_not_searched_is_not_called_equal(folder: Path, server: Server) -> None:
+    """Nobody knows whether the runs in it are at the server."""
+    deep = folder.joinpath(*["x"] * 34)
+    deep.mkdir(parents=True)
+
+    code, (found, _) = verify(server, folder)
+
+    assert (code, found["match"]) == (1, "unknown")
+    assert "the folder cannot be read" in found["reason"]
+
+
 def test_a_file_of_the_same_size_with_other_bytes_differs(folder: Path, server: Server) -> None:
     """MD5 decides, not size alone."""
     log = rich_run(folder, "bytes")

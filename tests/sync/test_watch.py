@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runferry.sync import UsageError, Verdict
+from runferry.sync import SyncSettings, UsageError, Verdict
 from runferry.sync.errors import Retryable
 from runferry.sync.transport import Answer
-from runferry.sync.watch import FIRST_RETRY_S, LAST_RETRY_S, REST, Watching
+from runferry.sync.watch import FIRST_RETRY_S, LAST_RETRY_S, REST, Watching, watch
 from support import logs
+from support.fakebackend import URL
 from support.server import serve
 from support.syncrig import cursor, marker, on
 from support.watchrig import Step, Story, WatchRig
@@ -54,6 +55,37 @@ def test_a_run_is_followed_to_its_end(rig: WatchRig) -> None:
     assert (report.exit_code, rig.only(report).rows_sent) == (0, 6)
     assert [event.counts for event in rig.told("done")] == [{"synced": 1}]
     assert marker(log).exists()
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named(rig: WatchRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told once while the watch goes on, and a failure in the end: nobody knows whether all is done."""
+    rig.run(run_id="done")
+    shut = rig.folder / "theirs"
+    shut.mkdir()
+    real = os.scandir
+
+    def scandir(folder: object) -> object:
+        if folder == shut:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return real(folder)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("runferry.logformat.rundir.find_logs.__kwdefaults__", {"unreadable": None, "scan": scandir})
+    report = rig.watch(rig.folder, story=Story(), idle=30.0)
+
+    told = [event for event in rig.told() if event.log == str(shut)]
+    assert [(event.verdict, "Permission denied" in event.reason) for event in told] == [(Verdict.FAILED, True)]
+    assert (report.exit_code, report.verdicts[str(shut)]) == (1, Verdict.FAILED)
+
+
+def test_paths_are_those_that_a_sync_takes(rig: WatchRig) -> None:
+    """One path by itself, and patterns, looked up when the watch begins; one that nothing matches is an error."""
+    log = rig.run(run_id="done")
+
+    for paths in (str(log), [rig.folder / "run-*-done"], f"{rig.folder}/*/*.wandb"):
+        report = watch(paths, SyncSettings(base_url=URL, state_dir=rig.state), **rig.ports(Story()))
+        assert list(report.verdicts) == [str(log)]
+    with pytest.raises(UsageError, match="no file matches"):
+        watch([rig.folder / "none-*"], SyncSettings(base_url=URL), **rig.ports(Story()))
 
 
 def test_a_new_row_is_on_its_way_within_two_seconds(rig: WatchRig) -> None:
