@@ -28,6 +28,8 @@ def delete_after_verify(
 ) -> int:
     """Call `run` (a sync or a watch with these settings), then delete what it says is synced and the server has.
 
+    Values of rows are compared, too: a number of rows says nothing of what is in them, and nothing is left to compare later.
+
     Each run of which a log was synced is told of once more (`Cleaned`), before the end is. The exit code is the sync's,
     unless that is 0 and a run stays because the server does not have it (1), or could not be asked (75).
 
@@ -46,7 +48,7 @@ def delete_after_verify(
     code = report.exit_code
     logs = [found.log for found in report.runs if found.verdict is Verdict.SYNCED]
     if logs and not report.interrupted:
-        found = verify_remote(logs, settings, key=key, session=session)
+        found = verify_remote(logs, settings, deep=True, key=key, session=session)
         cleaner = cleaner or Cleaner(state_dir=settings.state_dir, clock=session.clock)
         for result in found.runs:
             code = max(code, _delete(result, cleaner, reporter), key=_weight)

@@ -2,8 +2,8 @@
 
 A run goes with all of its logs or not at all. It goes if for each of them the cursor says complete, at the size that the
 log has, the marker says the same, and nothing else lies there; if its end was seen; if nobody syncs it. All of that is
-looked at once more under the locks, just before, and log and files once more just after the directory was moved, where
-nobody finds it.
+looked at once more under the locks, just before, when each log is read to its end, too; and log and files once more just
+after the directory was moved, where nobody finds it.
 
 A directory is moved into `.runferry-trash` beside it before anything in it is deleted, so a kill at any moment leaves a
 whole run or none: whatever lies in the trash is found by no sync, and the next clean deletes it.
@@ -26,11 +26,13 @@ from typing import NamedTuple
 from ..logformat import RunDirName, find_logs, head_of, run_id_of
 from ..logformat.heartbeat import read_heartbeat
 from ..logformat.rundir import TRASH
+from ..logformat.steps import ALL_STEPS
 from .belongings import reason_to_keep
 from .clock import Clock, SystemClock
 from .copies import find_copies
 from .cursor import Cursor, FileMark, load, matches
 from .errors import UsageError
+from .integrity import verify_log
 from .liveness import Liveness
 from .lock import Lock, LockedError
 from .places import Places, default_state_dir, is_writable
@@ -152,6 +154,8 @@ class Cleaner:
         try:
             with self._locks(candidate.logs):
                 sent = self._check(candidate.logs, {})
+                for log in candidate.logs:
+                    self._check_content(log)
                 moved = self._move(candidate.logs, sent.marks)
         except (_KeptError, LockedError) as error:
             return Fate.KEPT, str(error)
@@ -259,6 +263,18 @@ class Cleaner:
         if self._older_than and age < self._older_than:
             raise _KeptError(f"it last changed {elapsed(age)} ago")
         return cursor
+
+    def _check_content(self, log: Path) -> None:
+        """Read a log to its end: one that is damaged stays, and so does one whose rows are not those that were sent.
+
+        The cursor knows the bytes at both ends; between them the log's own checksums tell what has changed by accident.
+        """
+        cursor, _ = load(Places(log, self._state_dir, is_writable).cursors)
+        found = verify_log(read_head(log), Liveness(self._clock), stale_after=0.0)
+        if not found.is_whole:
+            raise _KeptError(found.reason)
+        if cursor is not None and cursor.steps == ALL_STEPS and cursor.sent.history != found.rows:
+            raise _KeptError(f"it has {counted(found.rows, 'row')}, and {cursor.sent.history} were sent")
 
     # -- deleting ----------------------------------------------------------------------------------------------------
 

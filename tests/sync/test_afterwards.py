@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
-from runferry.sync import SyncSettings
+from runferry.sync import Report, SyncSettings, sync
 from runferry.sync.afterwards import delete_after_verify
 from runferry.sync.clean import Cleaner
 from runferry.sync.compare import Check, Match, Verification
-from runferry.sync.report import Cleaned, Finished
+from runferry.sync.credentials import ApiKey
+from runferry.sync.report import Cleaned, Finished, Reporter
 from runferry.sync.session import Session
 from runferry.sync.verify import VerifyReport
+from support import logs
 from support.fakebackend import URL
+from support.server import Server
 from support.syncrig import Rig
 
 ROWS = Check("rows", Match.EQUAL)
@@ -52,3 +58,31 @@ def test_what_the_server_does_not_surely_have_is_kept(
     assert why in cleaned.reason
     assert isinstance(events[-1], Finished)
     assert events[-1].exit_code == code
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_value_that_differs_at_the_server_keeps_the_run(folder: Path, server: Server, is_changed: bool) -> None:
+    """As many rows, the same steps, the same last row: values are compared before the only other copy of them is deleted."""
+    log = logs.simple_run(folder, run_id=f"av{is_changed}", rows=30)
+    settings = SyncSettings(base_url=server.url, retry_for=0)
+    key = ApiKey(server.key, base_url=server.url, source="test")
+    events: list[Any] = []
+
+    def run(reporter: Reporter) -> Report:
+        report = sync([log], settings, key=key, reporter=reporter)
+        if is_changed:
+            with contextlib.closing(sqlite3.connect(server.data_dir / "runferry.sqlite3", timeout=30)) as store, store:
+                (stream,) = store.execute(
+                    "SELECT streams.id FROM streams JOIN runs ON runs.id = streams.run WHERE runs.name = ? AND streams.name LIKE '%history%'",
+                    (f"av{is_changed}",),
+                ).fetchone()
+                edit = "UPDATE lines SET text = replace(text, '\"loss\":0.125', '\"loss\":0.126') WHERE key = ?"
+                assert store.execute(edit, ((stream << 40) + 7,)).rowcount == 1
+        return report
+
+    with contextlib.closing(Session()) as session:
+        code = delete_after_verify(run, settings, events.append, session=session, key=key)
+
+    (cleaned,) = [event for event in events if isinstance(event, Cleaned)]
+    assert (code, cleaned.fate, log.exists()) == ((1, "kept", True) if is_changed else (0, "deleted", False))
+    assert ("step 7 has other values there" in cleaned.reason) == is_changed

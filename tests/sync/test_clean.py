@@ -125,6 +125,47 @@ def test_what_is_not_surely_at_the_server_is_kept(rig: Rig, change: Callable[[Pa
     assert log.exists()
 
 
+def large(rig: Rig) -> Path:
+    """A run of which everything is at the server, whose log is so large that the cursor knows its ends alone."""
+    log = synced(rig, rows=4000)
+    assert log.stat().st_size > 3 * 64 * 1024
+    return log
+
+
+def test_a_log_that_is_damaged_in_the_middle_is_kept(rig: Rig) -> None:
+    """Its size and both of its ends are as they were sent; it is read before it is deleted, and the run stays where it is."""
+    log = large(rig)
+    (candidate,) = look(rig)
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    rig.settle(log)
+
+    fate, why = cleaner(rig).delete(candidate)
+
+    assert (fate, why.startswith("damaged:")) == (Fate.KEPT, True)
+    assert log.read_bytes() == data
+    assert not log.with_name(log.name + ".lock").exists()
+
+
+def test_a_log_with_other_rows_in_the_middle_is_kept(rig: Rig) -> None:
+    """It was written anew, with right checksums and of the same size; a row less is another log all the same."""
+    log = large(rig)
+    (candidate,) = look(rig)
+    size = log.stat().st_size
+    records = logs.simple_records(rows=4000)
+    middle = next(n for n in range(len(records) // 2, len(records)) if records[n].HasField("history"))
+    room = records[middle].ByteSize()
+    same = (logs.output("x" * length) for length in range(room))
+    records[middle] = next(record for record in same if record.ByteSize() == room)
+    logs.make_log(log, *records)
+    rig.settle(log)
+    assert log.stat().st_size == size
+
+    assert cleaner(rig).delete(candidate) == (Fate.KEPT, "it has 3999 rows, and 4000 were sent")
+    assert log.exists()
+
+
 def test_what_writers_keep_for_themselves_goes(rig: Rig) -> None:
     """Debug logs, content that was on its way, artifacts by their MD5, a lock of a dead sync, made files, empty folders."""
     log = synced(rig)
