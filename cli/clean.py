@@ -64,8 +64,8 @@ def command(paths: tuple[Path, ...], *, older_than: float, yes: bool, dry_run: b
     if not paths and not Path("wandb").exists():
         raise click.ClickException("no wandb directory here: name a run directory, or a folder of them")
     paths = paths or (Path("wandb"),)
-    cleaner = Cleaner(older_than=older_than)
     try:
+        cleaner = Cleaner(older_than=older_than)
         candidates = cleaner.look(paths)
     except UsageError as error:
         raise click.ClickException(str(error)) from None
@@ -103,7 +103,7 @@ def _asked(going: list[Candidate], *, as_json: bool) -> bool:
 
 
 def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _tell(candidate: Candidate, fate: str, reason: str, *, as_json: bool) -> None:

@@ -12,7 +12,10 @@ from ..backend import DOCUMENTED, STYLES, UNLIMITED, Rates, ServeSettings
 
 def default_data_dir() -> Path:
     """Where the data lies when nothing is said: the user's data folder."""
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    try:
+        base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    except RuntimeError:
+        raise click.ClickException("this user has no home directory: set HOME, or give --data-dir") from None
     return Path(base) / "runferry" / "serve"
 
 

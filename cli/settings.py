@@ -43,7 +43,7 @@ def command(*, folder: Path | None, as_json: bool) -> None:
         value, source = (None, wrong.place) if wrong else (decision.value, decision.place)
         problem = "; ".join(problem.text for problem in decision.problems)
         rows.append(Row(decision.setting.name, value, "--dir" if source == "argument" else source, problem))
-    rows = [row for row in rows if row.name != "base_url"] + [*_server(Path.home())]
+    rows = [row for row in rows if row.name != "base_url"] + [*_server()]
     for note in decided.notes:
         warn_on_stderr(note)
     if as_json:
@@ -55,7 +55,7 @@ def command(*, folder: Path | None, as_json: bool) -> None:
         sys.exit(2)
 
 
-def _server(home: Path) -> Iterator[Row]:
+def _server() -> Iterator[Row]:
     """What a sync takes for its server and its key."""
     from ..sync import NoCredentials, SyncSettings, UsageError
     from ..sync.credentials import find_credentials
@@ -63,14 +63,14 @@ def _server(home: Path) -> Iterator[Row]:
 
     source = "default"
     try:
-        url, source = locate_base_url(home=home)
+        url, source = locate_base_url()
         SyncSettings(base_url=url)
     except UsageError as error:
         yield Row("base_url", None, source, str(error))
         return
     yield Row("base_url", url, source)
     try:
-        key = find_credentials(url, home=home)
+        key = find_credentials(url)
     except NoCredentials as error:
         missing = str(error).startswith("no API key")
         yield Row("api_key", None, "default", "" if missing else str(error))

@@ -155,8 +155,8 @@ def find_credentials(base_url: str, environ: Mapping[str, str] = os.environ, hom
     if tokens:
         from .identity import IdentityToken
 
-        return IdentityToken(Path(environ[tokens[0]]).expanduser(), base_url=base_url, source=tokens[0])
-    return _from_netrc(base_url, environ, home or Path.home())
+        return IdentityToken(_at_home(environ[tokens[0]], tokens[0]), base_url=base_url, source=tokens[0])
+    return _from_netrc(base_url, environ, home)
 
 
 def key_from_file(path: str | os.PathLike[str], *, base_url: str, source: str) -> ApiKey:
@@ -165,7 +165,19 @@ def key_from_file(path: str | os.PathLike[str], *, base_url: str, source: str) -
     Raises:
         NoCredentials: it cannot be read, or holds no key.
     """
-    return _key(read_secret(Path(path).expanduser(), source), base_url, f"{source} ({path})")
+    return _key(read_secret(_at_home(path, source), source), base_url, f"{source} ({path})")
+
+
+def _at_home(path: str | os.PathLike[str], source: str) -> Path:
+    """`path` with the home directory for `~`.
+
+    Raises:
+        NoCredentials: nobody knows where that is, as in a container whose user has no name.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise NoCredentials(f"{source}: {os.fspath(path)}: there is no such home directory") from None
 
 
 def read_secret(path: Path, source: str) -> SecretText:
@@ -199,7 +211,7 @@ def _key(secret: str, base_url: str, source: str) -> ApiKey:
     return ApiKey(SecretText(secret), base_url=base_url, source=source)
 
 
-def _from_netrc(base_url: str, environ: Mapping[str, str], home: Path) -> ApiKey:
+def _from_netrc(base_url: str, environ: Mapping[str, str], home: Path | None) -> ApiKey:
     path = _netrc_path(environ, home)
     machine = urlsplit(base_url).netloc.rpartition("@")[2]
     try:
@@ -221,8 +233,9 @@ def _from_netrc(base_url: str, environ: Mapping[str, str], home: Path) -> ApiKey
     )
 
 
-def _netrc_path(environ: Mapping[str, str], home: Path) -> Path:
+def _netrc_path(environ: Mapping[str, str], home: Path | None) -> Path:
     if environ.get("NETRC"):
-        return Path(environ["NETRC"]).expanduser()
+        return _at_home(environ["NETRC"], "NETRC")
+    home = home or Path(os.path.expanduser("~"))  # noqa: PTH111 - it raises for nothing: without a home there is no such file
     windows = home / "_netrc"
     return windows if os.name == "nt" and windows.is_file() else home / ".netrc"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cursor import load
+from .errors import UsageError
 from .places import Places, default_state_dir
 from .report import counted
 from .weburl import run_url
@@ -24,7 +25,10 @@ class SyncStatus:
 
 def sync_status(log: Path, state_dir: Path | None = None) -> SyncStatus:
     """How far the sync of `log` came."""
-    places = Places(log, state_dir or default_state_dir())
+    try:
+        places = Places(log, state_dir or default_state_dir())
+    except UsageError:  # a user without a home directory: nothing lies there
+        places = Places(log, log.parent)
     cursor, _ = load(places.cursors)
     if cursor is None:
         return SyncStatus("synced by wandb" if places.marker.exists() else "no")

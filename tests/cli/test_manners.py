@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -88,6 +89,51 @@ def test_a_disk_that_is_full_is_told_in_one_line(tmp_path, command):
     assert done.returncode == 1
     assert done.stderr.startswith("Error: No space left")
     assert done.stderr.count("\n") <= 2
+
+
+HOMELESS = """
+import pathlib, sys
+def nowhere(path=None):
+    if path is None or str(path).startswith("~"):
+        raise RuntimeError("Could not determine home directory.")
+    return path
+pathlib.Path.home = staticmethod(nowhere)
+pathlib.Path.expanduser = nowhere
+from runferry.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "code", "says"),
+    [
+        (["ls"], {}, 0, "a1b2c3d4"),
+        (["verify"], {}, 0, "1 whole"),
+        (["settings"], {}, 2, "set HOME or RUNFERRY_STATE_DIR"),
+        (["settings"], {"RUNFERRY_STATE_DIR": "/nowhere"}, 0, "api_key"),
+        (["clean", "--dry-run"], {}, 2, "set HOME or RUNFERRY_STATE_DIR"),
+        (["sync"], {}, 2, "set HOME or RUNFERRY_STATE_DIR"),
+        (["sync"], {"RUNFERRY_STATE_DIR": "/nowhere"}, 2, "no API key for"),
+        (["sync"], {"RUNFERRY_STATE_DIR": "/nowhere", "NETRC": "~u/x"}, 2, "NETRC: ~u/x: there is no such home"),
+        (["sync"], {"RUNFERRY_STATE_DIR": "/nowhere", "RUNFERRY_API_KEY_FILE": "~/x"}, 2, "~/x: there is no such home"),
+        (["sync"], {"RUNFERRY_STATE_DIR": "/nowhere", "WANDB_IDENTITY_TOKEN_FILE": "~/x"}, 2, "~/x: there is no such"),
+        (["sync", "--key-file", "~u/x"], {"RUNFERRY_STATE_DIR": "/nowhere"}, 2, "--key-file: ~u/x: there is no such"),
+        (["serve"], {}, 2, "set HOME, or give --data-dir"),
+    ],
+)
+def test_a_user_without_a_home_is_told_what_is_missing(tmp_path, command, environment, code, says):
+    """As in a container whose user has a number and no name: what can be done is done, and the rest is one line."""
+    paths = [str(simple_run(tmp_path, rows=2))] if command[0] not in {"settings", "serve"} else []
+    known = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("WANDB_", "RUNFERRY_", "HOME", "XDG_"))
+    }
+    whole = [sys.executable, "-c", HOMELESS, *command, *paths]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False, env=known | environment, timeout=60)
+
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, says in done.stdout + done.stderr) == (code, True), done.stderr
 
 
 def test_verify_goes_to_its_end_when_nobody_reads(tmp_path):
