@@ -90,11 +90,14 @@ def _of_array(names: tuple[str, ...], environ: Mapping[str, str]) -> Shard:
         raise UsageError(f"shard auto: {said}: not numbers")
     numbers = [int(given[name]) if name in given else None for name in names]
     task, first, last, step, count = numbers
+    is_start_known = first is not None or not names[1]
     task, first, step = task or 0, first or 0, step or 1
     if count is None and last is not None:
         count = (last - first) // step + 1
     if count is None:
         raise UsageError(f"shard auto: {said}: nothing says how many tasks there are; give --shard I/N")
+    if not is_start_known:
+        raise UsageError(f"shard auto: {said}: nothing says where the tasks begin ({names[1]}); give --shard I/N")
     place, rest = divmod(task - first, step)
     if rest or not 0 <= place < count or (last is not None and last != first + (count - 1) * step):
         raise UsageError(f"shard auto: {said}: the tasks are not numbered evenly; give --shard I/N")

@@ -83,6 +83,7 @@ def test_an_array_job_knows_its_share(environ: dict[str, str], share: str) -> No
         ({"SGE_TASK_ID": "undefined"}, "no task of an array job"),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, "no task of an array job"),
         ({"SLURM_ARRAY_TASK_ID": "3"}, "how many tasks"),
+        ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "4"}, "where the tasks begin (SLURM_ARRAY_TASK_MIN)"),
         ({"PBS_ARRAY_INDEX": "3"}, "--shard $PBS_ARRAY_INDEX/N"),
         ({"JOB_COMPLETION_INDEX": "0"}, "--shard $((JOB_COMPLETION_INDEX + 1))/N if from 0"),
         ({"LSB_JOBINDEX": "3"}, "of how many"),
