@@ -9,6 +9,7 @@ from runferry.logformat import in_order, load, messages, siblings
 from runferry.logformat.steps import Steps
 from runferry.logformat.stitch import Opening, StepStitch
 from support.frames import log_of
+from support.logs import exit_record, make_log
 
 
 def segment(folder, name, start, losses, *, run_id="r1", project="p", exit_code=None, step=0):
@@ -193,3 +194,41 @@ def test_a_bound_is_told_in_the_steps_of_the_log_that_it_cuts(tmp_path):
 
     rows = [(0, 1), (1, 1), (2, 2), (3, 3), (4, 3), (5, 4)]
     assert history(load(first, second, third, fourth)) == rows
+
+
+def test_steps_of_a_log_that_nobody_can_place_move_no_others(tmp_path):
+    """It lost its run record, and counts far; the logs behind it go behind each other and not behind that."""
+    segment(tmp_path, "run-20261130_142400-r1", 0, [9, 9], step=50, run_id=None)
+    for number in (1, 2):
+        segment(tmp_path, f"run-20261130_14250{number}-r1", 100 + number, [number, number])
+
+    assert history(load(tmp_path)) == [(50, 9), (51, 9), (0, 1), (1, 1), (2, 2), (3, 2)]
+
+
+@pytest.mark.parametrize(("overlap", "shift"), [("last", 60), ("first", 100), ("both", 100)])
+def test_steps_behind_a_log_that_is_gone_are_those_that_they_would_be_behind_it(overlap, shift):
+    """Of a run that had the steps 0 to 99 a log went on at 50, up to 59: with `last` the next one begins at 60, as if all were here."""
+    gone, back, fresh = Opening(0), Opening(50, goes_on=True), Opening(0)
+    whole, rest = StepStitch([gone, back, fresh], overlap), StepStitch([back, fresh], overlap, highest=99)
+    for index, stitching in ((1, whole), (0, rest)):
+        if stitching is whole:
+            steps, _ = whole.begin(0)
+            whole.end(0, 99 if steps.keep(99) else 49)
+        steps, _ = stitching.begin(index)
+        stitching.end(index, 59 if steps.keep(59) else None)
+
+        assert stitching.begin(index + 1) == (Steps(), shift)
+
+
+def test_how_a_run_ends_is_the_word_of_its_last_log(tmp_path):
+    """The first was preempted and failed; of the second, which goes on, nothing of that holds."""
+    first = segment(tmp_path, "run-20261130_142500-r1", 100, [1])
+    soon = messages.Record()
+    soon.preempting.SetInParent()
+    make_log(first, soon, exit_record(143, runtime=50), append=True)
+    ended = load(first)
+    assert (ended.exit_code, ended.exit_runtime, ended.preempting) == (143, 50, True)
+
+    goes_on = load(first, segment(tmp_path, "run-20261130_142501-r1", 101, [2], step=1))
+
+    assert (goes_on.exit_code, goes_on.exit_runtime, goes_on.preempting) == (None, 0, False)
