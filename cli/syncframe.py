@@ -74,7 +74,7 @@ def _table(board: Board, logs: Sequence[Active], states: dict[int, str], width: 
 
 def _totals(board: Board, bytes_per_second: float | None) -> str:
     counts = board.counts()
-    done = f"{len(board.verdicts):,} of {board.logs:,} logs"
+    done = f"{len(board.verdicts):,} of {board.logs:,} {'log' if board.logs == 1 else 'logs'}"
     undone = [f"{counts[name]:,} {name}" for name in ("partial", "failed", "skipped") if counts.get(name)]
     parts = [", ".join([done, *undone]), f"{board.rate():,.0f} rows/s"]
     if bytes_per_second is not None:

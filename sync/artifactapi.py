@@ -9,6 +9,7 @@ from typing import Any
 from . import graphql
 from .api import Api, RemoteRun, dig, headers_of, is_place
 from .errors import AuthError, Permanent, TooLarge
+from .report import counted
 
 COMMITTED = "COMMITTED"
 _UNFINISHED = frozenset({"PENDING", "DELETED"})  # servers of old say the latter of one that was never finished
@@ -138,7 +139,9 @@ class ArtifactApi:
         edges = dig(data, "createArtifactFiles", "files", "edges")
         nodes = [dig(edge, "node") for edge in (edges if isinstance(edges, list) else [])]
         if len(nodes) != len(files):
-            raise Permanent(f"CreateArtifactFiles: {len(nodes)} places for {len(files)} files", status=200)
+            raise Permanent(
+                f"CreateArtifactFiles: {counted(len(nodes), 'place')} for {counted(len(files), 'file')}", status=200
+            )
         return [self._place(node, artifact) for node in nodes]
 
     def complete(self, place: ContentPlace, etags: Sequence[str]) -> None:

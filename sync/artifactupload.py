@@ -31,7 +31,7 @@ from .cursor import COMMITTED, DONE, PENDING, ArtifactMark
 from .errors import AuthError, Interrupted, OutOfTime, Permanent, SyncError
 from .localfiles import UnsafeFileError, shown, why
 from .manifest import Entries, Entry, ManifestFile
-from .report import shorten
+from .report import counted, shorten
 from .uploads import MIB, put, renewing
 
 CLIENT_REF = "wandb-client-artifact://"
@@ -118,7 +118,9 @@ class Upload:
         """What is missing, in one line."""
         total = self._total()
         names = [f"{shown(path)} ({why})" for path, why in sorted(self.missing.items())]
-        return f"artifact {shown(self._record.name)}: {len(names)} of {total} files missing: {shorten(names)}"
+        return (
+            f"artifact {shown(self._record.name)}: {len(names)} of {counted(total, 'file')} missing: {shorten(names)}"
+        )
 
     def _total(self) -> int:
         return sum(entry.is_file for entry in self._entries())
@@ -308,7 +310,9 @@ class Upload:
         """Bring one file over in parts, several at a time."""
         urls, size = where.parts or {}, self._common.rule.part_size(content.size)
         if sorted(urls) != list(range(1, len(content.parts) + 1)):
-            raise Permanent(f"the server has places for {len(urls)} of its {len(content.parts)} parts", status=200)
+            raise Permanent(
+                f"the server has places for {len(urls)} of its {counted(len(content.parts), 'part')}", status=200
+            )
         kept = {name: value for name, value in where.headers.items() if name.lower() != "content-md5"}
 
         def send(number: int) -> str:

@@ -26,7 +26,7 @@ from .lane import REQUEST, Cost, full_jitter
 from .pacer import Pacer, StreamLane
 from .ratelimit import MAX_WAIT_S, Limits, read_limits
 from .redirects import REDIRECTS, explain
-from .report import Paused, Reporter, Retrying
+from .report import Paused, Reporter, Retrying, counted
 from .transport import Answer, Request, Transport
 
 Result = TypeVar("Result")
@@ -172,7 +172,7 @@ class Channel:
                 self._answered(host)
                 first_failure = None  # it is there, and how long it wants to be left alone counts for nothing
                 if refusals >= _REFUSALS_BEFORE_GIVING_UP and now - first_refusal >= self._retry_for:
-                    raise OutOfTime(f"{error}; refused {refusals} times", cause=error) from error
+                    raise OutOfTime(f"{error}; refused {counted(refusals, 'time')}", cause=error) from error
                 wait = pacer.refused(limits, learns=stream is None or not stream.refused())
                 if pacer.is_news():
                     self._reporter(Paused(what, f"the server's rate limit (429){_cut(limits)}", wait))

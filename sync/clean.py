@@ -274,7 +274,7 @@ class Cleaner:
         if not found.is_whole:
             raise _KeptError(found.reason)
         if cursor is not None and cursor.steps == ALL_STEPS and cursor.sent.history != found.rows:
-            raise _KeptError(f"it has {counted(found.rows, 'row')}, and {cursor.sent.history} were sent")
+            raise _KeptError(f"it has {counted(found.rows, 'row')}, and sent from it: {cursor.sent.history}")
 
     # -- deleting ----------------------------------------------------------------------------------------------------
 

@@ -246,9 +246,11 @@ def _note_what_stays(work: RunWork, status: ResumeStatus) -> None:
     """Lines behind ours cannot be taken back: another tool numbers its console by the lines of a terminal."""
     held = Lines(0, status.events_lines, status.console_lines)
     ours = sum((segment.found.lines for segment in work.segments), Lines())
-    for name, more in (("samples", held.events - ours.events), ("console lines", held.console - ours.console)):
+    for name, more in (("sample", held.events - ours.events), ("console line", held.console - ours.console)):
         if more > 0:
-            work.last.notes.append(f"{more} {name} that another tool wrote stay at the server, behind those of the log")
+            work.last.notes.append(
+                f"left at the server, behind those of the log: {counted(more, name)} that another tool wrote"
+            )
 
 
 def is_our_writer(status: ResumeStatus, segments: list[Segment]) -> bool:
@@ -317,7 +319,7 @@ def _go_on_without(work: RunWork, gone: set[int]) -> None:
         grew = cursor is not None and cursor.offset != segment.found.end and start_ns < newest
         if grew or (cursor is None and start_ns < newest):
             raise Refused(
-                f"{len(gone)} other logs of run {work.plan.run_id} are not here, and this one belongs before one of "
+                f"not here: {counted(len(gone), 'other log')} of run {work.plan.run_id}, and this one belongs before the last of "
                 "them: sync all logs of the run in one command"
             )
     fresh = next((segment for segment in work.segments if segment.cursor is None), None)

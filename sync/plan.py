@@ -28,6 +28,7 @@ from ..logformat import (
 from ..logformat.copies import Copy
 from .crew import Crew
 from .errors import UsageError
+from .report import counted
 from .settings import SyncSettings
 
 DEFAULT_PROJECT = "uncategorized"  # of logs that name none, as the peer has it
@@ -181,7 +182,7 @@ def _head(facts: _Facts, file: BinaryIO) -> LogHead:
     if head is not None:
         return head
     if facts.size <= len(FILE_HEADER):
-        problem = f"only a file header ({facts.size} bytes): the run died before its first record"
+        problem = f"only a file header ({counted(facts.size, 'byte')}): the run died before its first record"
         return facts.broken(problem, begins=True)
     return facts.broken("no run record: nobody can tell which run this is", begins=_is_begun(LogReader(file)))
 
@@ -255,7 +256,7 @@ def _foreign(start: bytes) -> str:
     if start.startswith(FILE_HEADER[:4]) and len(start) >= len(FILE_HEADER):
         return "a log of another format version"
     if FILE_HEADER.startswith(start):
-        return f"only a part of a file header ({len(start)} bytes)"
+        return f"only a part of a file header ({counted(len(start), 'byte')})"
     return f"not a log: it begins with {start[:16]!r}"
 
 

@@ -26,7 +26,7 @@ from .onereading import OneReading
 from .placing import Stitch, stitch
 from .plan import RunPlan
 from .readings import Reading, ReadLog
-from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict
+from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict, counted
 from .rowlane import LanePoint, LastWord, RowLane, gather_console
 from .scan import Facts, NeedsFold, Scan
 from .segment import is_done
@@ -355,7 +355,7 @@ class RunReplay:
             remote = self.context.api.upsert(fields)
         if known is None and work.status is None and remote.history_lines and not remote.inserted:
             raise Refused(
-                f"the server holds {remote.history_lines} rows of run {self.plan.run_id} and does not say which; "
+                f"the server holds {counted(remote.history_lines, 'row')} of run {self.plan.run_id} and does not say which; "
                 "sync it under another id (--id), or delete the run there"
             )
         if known is not None and (remote.inserted or not contact.is_same_run(remote, known)):

@@ -309,3 +309,12 @@ def test_a_view_without_a_thread_is_ticked_by_events(monkeypatch: pytest.MonkeyP
     view.close()
 
     assert told == [event, event, event, event, "tick", event, "end"]
+
+
+@pytest.mark.parametrize(("logs", "words"), [(1, "0 of 1 log |"), (2, "0 of 2 logs |"), (12_000, "0 of 12,000 logs |")])
+def test_one_log_is_no_logs(logs: int, words: str) -> None:
+    """The last line of the table counts in words that fit."""
+    board = Board(FakeClock().monotonic)
+    board(Planned(logs, logs))
+
+    assert words in frame(board, 80, 10)[-1]

@@ -9,6 +9,7 @@ import pytest
 from runferry.sync import Verdict, artifacts
 from runferry.sync.artifactupload import PartRule
 from runferry.sync.errors import Permanent
+from runferry.sync.report import counted
 from runferry.sync.transport import Answer
 from support.artifactlogs import b64md5, run_with, simple
 from support.syncrig import Rig, on
@@ -85,7 +86,7 @@ def test_places_for_more_or_fewer_contents_are_none(rig: Rig, count: int) -> Non
 
     report = rig.only(rig.sync())
 
-    assert report.missing == (f"artifact ds: CreateArtifactFiles: {count} places for 2 files",)
+    assert report.missing == (f"artifact ds: CreateArtifactFiles: {counted(count, 'place')} for 2 files",)
     assert rig.backend.blobs == {}
 
 

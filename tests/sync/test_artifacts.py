@@ -156,7 +156,7 @@ def test_the_last_part_commits_nothing_of_which_an_earlier_part_is_missing(rig: 
     first = simple("dist", {"x": A}, distributed_id="g", finalize=False)
     log = run_with(rig, first, simple("dist", {"y": B}, distributed_id="g"), contents=[B])
 
-    assert rig.only(rig.sync()).missing == ("artifact dist: 1 of 1 files missing: x (missing)",)
+    assert rig.only(rig.sync()).missing == ("artifact dist: 1 of 1 file missing: x (missing)",)
     assert rig.backend.committed("dist") == []
 
     (log.parent / "artifacts" / _hex(A)).write_bytes(A)

@@ -83,7 +83,8 @@ def test_lines_of_another_tool_that_stay_are_told(rig: Rig) -> None:
     report = rig.sync()
 
     assert (
-        rig.only(report).reason == "3 console lines that another tool wrote stay at the server, behind those of the log"
+        rig.only(report).reason
+        == "left at the server, behind those of the log: 3 console lines that another tool wrote"
     )
 
 

@@ -107,7 +107,7 @@ def test_without_the_md5_nothing_of_a_file_leaves(rig: Rig, tmp_path: Path) -> N
 
     reason = reason_of(rig, at(tmp_path / "secret", digest=b64md5(b"a guess")))
 
-    assert reason == "artifact ds: 1 of 1 files missing: x (changed)"
+    assert reason == "artifact ds: 1 of 1 file missing: x (changed)"
 
 
 def test_guessing_in_bulk_gets_nowhere(rig: Rig, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_the_latest_state_of_a_file_that_was_logged_again_and_again_is_found(rig
 
     assert len(rig.backend.committed("ckpt")) == 1
     assert rig.backend.blobs == {b64md5(b"step 3"): b"step 3"}
-    assert set(report.missing) == {"artifact ckpt: 1 of 1 files missing: x (the log says that it changed)"}
+    assert set(report.missing) == {"artifact ckpt: 1 of 1 file missing: x (the log says that it changed)"}
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "device", "proc", "up", "relative", "nul", "long"])
@@ -171,7 +171,7 @@ def test_places_that_are_no_plain_file_are_refused(rig: Rig, tmp_path: Path, kin
         "long": ("/" + "x" * 5000, "cannot be read: File name too long"),
     }[kind]
 
-    assert reason_of(rig, at(place)) == f"artifact ds: 1 of 1 files missing: x ({reason})"
+    assert reason_of(rig, at(place)) == f"artifact ds: 1 of 1 file missing: x ({reason})"
 
 
 def test_a_folder_of_contents_that_is_a_link_is_not_followed(rig: Rig, tmp_path: Path) -> None:
