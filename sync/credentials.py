@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from .errors import NoCredentials
+from .errors import NoCredentials, UsageError
 
 _VARIABLES = ("RUNFERRY_API_KEY", "WANDB_API_KEY")
 _FILE_VARIABLE = "RUNFERRY_API_KEY_FILE"
@@ -202,9 +202,19 @@ def secret_text(data: bytes) -> SecretText:
 
 
 def user_headers(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Whose runs these are where the key is a service account's: `WANDB_USERNAME`, `WANDB_USER_EMAIL`, if they are set."""
-    found = {header: environ.get(name, "").strip() for name, header in _USER_HEADERS.items()}
-    return {header: value for header, value in found.items() if is_token(value)}
+    """Whose runs these are where the key is a service account's: `WANDB_USERNAME`, `WANDB_USER_EMAIL`, if they are set.
+
+    Raises:
+        UsageError: a name that no header can hold; the runs would be the service account's.
+    """
+    found = {}
+    for name, header in _USER_HEADERS.items():
+        value = environ.get(name, "").strip()
+        if not (value.isascii() and value.isprintable()):
+            raise UsageError(f"{name}: letters that no header can hold, so whose runs these are cannot be said")
+        if value:
+            found[header] = value
+    return found
 
 
 def _key(secret: str, base_url: str, source: str) -> ApiKey:

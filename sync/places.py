@@ -105,8 +105,8 @@ def write_whole(path: Path, data: bytes, *, durably: bool) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.filename == os.fspath(temporary):
-            error.filename = os.fspath(path)  # the one that its user knows
+        if isinstance(error, OSError) and error.filename in (None, os.fspath(temporary)):
+            error.filename = os.fspath(path)  # the one that its user knows; a full disk names none
         raise
     if not durably:
         return

@@ -71,6 +71,8 @@ class SyncSettings:
     """Bytes of lines at which a request is sent."""
 
     def __post_init__(self) -> None:
+        # A file or variable may end in a line break, and what differs in that only is one server.
+        object.__setattr__(self, "base_url", self.base_url.strip().rstrip("/"))
         if "@" in self.base_url:
             raise UsageError("base URL: no user or password in it; the key comes from the environment or netrc")
         try:
@@ -78,6 +80,8 @@ class SyncSettings:
         except ValueError:
             hint = "" if "://" in self.base_url else f"; did you mean http://{self.base_url}?"
             raise UsageError(f"base URL: {self.base_url!r} is not an http(s) URL{hint}") from None
+        if any(char in "?#" or char.isspace() or not char.isprintable() for char in self.base_url):
+            raise UsageError("base URL: scheme, host, port and maybe a path, without blanks, `?` and `#`")
         if self.overlap not in OVERLAPS:
             raise UsageError(f"overlap: one of {', '.join(OVERLAPS)}, not {self.overlap!r}")
         if self.jobs is not None and not 1 <= self.jobs <= MAX_JOBS:
@@ -106,7 +110,6 @@ class SyncSettings:
         if isinstance(shard, str):
             object.__setattr__(self, "shard", Shard.parse(shard))
         object.__setattr__(self, "replace_tags", dict(self.replace_tags))
-        object.__setattr__(self, "base_url", self.base_url.rstrip("/"))
 
     @property
     def selects(self) -> bool:

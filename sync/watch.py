@@ -6,6 +6,7 @@ nothing), and a log that has not grown costs nothing else: it is not opened, and
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -258,7 +259,12 @@ class _Watch:
         self._settings = replace(self._settings, include_synced=False)  # all of it was sent again now, once
 
     def _sync(self, logs: list[WatchedLog], *, following: bool) -> list[WatchedLog]:
-        """One sync; the logs that failed for another reason than time. Raises as `_pass`."""
+        """One sync; the logs that failed for another reason than time.
+
+        Raises:
+            KeyboardInterrupt: as `_pass`.
+            UsageError: the environment says how to reach the server in a way that cannot be followed.
+        """
         self._news.doubts = following
         self._news.verdicts.clear()
         interrupted = False
@@ -270,8 +276,10 @@ class _Watch:
                 key=self._key,
                 session=self._session,
             ).interrupted
-        except UsageError:  # a log was taken away between the look and now: the next look tells
-            for log in logs:
+        except UsageError:
+            if all(os.path.lexists(log.path) for log in logs):
+                raise  # certificates or a proxy that cannot be used: no next pass changes that
+            for log in logs:  # one was taken away between the look and now: the next look tells
                 log.sent = None
             return []
         finally:  # an interrupt takes nothing of what was told

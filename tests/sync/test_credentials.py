@@ -18,7 +18,7 @@ import pytest
 from runferry.sync.api import Api
 from runferry.sync.channel import Channel
 from runferry.sync.credentials import ApiKey, SecretBytes, SecretText, find_credentials, key_from_file, user_headers
-from runferry.sync.errors import AuthError, NoCredentials, OutOfTime, Retryable
+from runferry.sync.errors import AuthError, NoCredentials, OutOfTime, Retryable, UsageError
 from runferry.sync.identity import RENEW_BEFORE_S, IdentityToken
 from runferry.sync.pacer import Pacers
 from runferry.sync.report import silent
@@ -201,8 +201,10 @@ def test_secrets_are_neither_shown_nor_pickled(secret: Any) -> None:
 def test_whose_runs_they_are_is_said_where_it_is_set() -> None:
     """A service account sends for somebody; what cannot be a header is left out."""
     assert user_headers({}) == {}
-    environ = {"WANDB_USERNAME": "ada", "WANDB_USER_EMAIL": "a@b\r\nX: y"}
-    assert user_headers(environ) == {"X-WANDB-USERNAME": "ada"}
+    assert user_headers({"WANDB_USERNAME": " Ada L "}) == {"X-WANDB-USERNAME": "Ada L"}
+    for email in ("a@b\r\nX: y", "ä@b"):
+        with pytest.raises(UsageError, match="WANDB_USER_EMAIL"):
+            user_headers({"WANDB_USERNAME": "ada", "WANDB_USER_EMAIL": email})
 
 
 # -- identity tokens -----------------------------------------------------------------------------------------------------

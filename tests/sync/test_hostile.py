@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import socket
@@ -306,6 +307,20 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path: Path)
     assert target.read_text() == "precious"
     assert (tmp_path / "cursor").read_bytes() == b"new"
     assert not (tmp_path / "cursor").is_symlink()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk does not say of which file it speaks; the temporary one is nobody's business, and goes."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_durably(tmp_path / "cursor", b"new")
+
+    assert caught.value.filename == str(tmp_path / "cursor")
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- logs --------------------------------------------------------------------------------------------------------------

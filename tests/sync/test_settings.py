@@ -18,6 +18,10 @@ from runferry.sync.settings import locate_base_url
         ({"base_url": "https://user:secret@host"}, "no user or password"),
         ({"base_url": "host:8080"}, "did you mean http://host:8080"),
         ({"base_url": "ftp://host"}, "not an http"),
+        ({"base_url": "https://host/?key=secret"}, "without blanks"),
+        ({"base_url": "https://host#a"}, "without blanks"),
+        ({"base_url": "https://ho st"}, "without blanks"),
+        ({"base_url": "https://ho\nst"}, "without blanks"),
         ({"overlap": "none"}, "last, first, both"),
         ({"jobs": 0}, "at least 1"),
         ({"retry_for": -1}, "negative"),
@@ -42,7 +46,7 @@ def test_what_cannot_be_followed_is_an_error(given: dict[str, Any], says: str) -
 
 def test_one_meaning_is_one_value() -> None:
     """A slash at the end, one text for a list of one, a share as text: cursors and caches compare settings."""
-    said = SyncSettings(base_url="https://host/", states="failed", tags="a", shard="1/2")  # type: ignore[arg-type]
+    said = SyncSettings(base_url=" https://host/\r\n", states="failed", tags="a", shard="1/2")  # type: ignore[arg-type]
 
     assert said == SyncSettings(base_url="https://host", states=["failed"], tags=("a",), shard=Shard(1, 2))
     assert said.base_url == "https://host"

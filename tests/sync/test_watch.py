@@ -77,6 +77,23 @@ def test_a_folder_that_cannot_be_looked_into_is_named(rig: WatchRig, monkeypatch
     assert (report.exit_code, report.verdicts[str(shut)]) == (1, Verdict.FAILED)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("SSL_CERT_FILE", "/nowhere"), ("https_proxy", "socks5://127.0.0.1:1"), ("WANDB_USERNAME", "ä")],
+)
+def test_an_environment_that_cannot_be_followed_ends_it(
+    rig: WatchRig, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    """It is the same in every pass, so it is told, and not tried again and again."""
+    log = rig.begin()
+    monkeypatch.setattr("runferry.sync.network.find_spec", lambda _: None)
+    monkeypatch.setenv(variable, value)
+    settings = SyncSettings(base_url="https://backend.example", state_dir=rig.state)
+
+    with pytest.raises(UsageError, match=variable):
+        watch([log], settings, **rig.ports(Story(longest=5)))
+
+
 def test_paths_are_those_that_a_sync_takes(rig: WatchRig) -> None:
     """One path by itself, and patterns, looked up when the watch begins; one that nothing matches is an error."""
     log = rig.run(run_id="done")
