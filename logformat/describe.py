@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .elapsed import nanoseconds
 from .history import Path, decode_history
 from .record import Record
-from .runstate import nanoseconds, row_of
+from .runstate import row_of
 from .values import loads
 
 _LEVELS = {0: "stderr", 1: "stdout"}

@@ -107,6 +107,11 @@ def shifted_runtime(text: bytes, shift: float) -> bytes:
     return b"%d" % int(later) if isinstance(value, int) and later == int(later) else json.dumps(later).encode()
 
 
+def nanoseconds(timestamp: Any) -> int:
+    """A Timestamp message as nanoseconds since the epoch."""
+    return int(timestamp.seconds * 1_000_000_000 + timestamp.nanos)
+
+
 def seconds_of(text: bytes) -> float:
     """The number that a text says; 0 where it is none."""
     try:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .config import change_config, put
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
-from .elapsed import Elapsed, seconds_of, shifted_runtime
+from .elapsed import Elapsed, nanoseconds, seconds_of, shifted_runtime
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .record import Gap, GapReason, Record
+from .runinfo import RunInfo
 from .steps import ALL_STEPS, StepCounter, Steps
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
@@ -39,30 +40,6 @@ class Alert:
     wait_seconds: float
     offset: int = field(default=-1, compare=False)
     """Where its record begins in the log."""
-
-
-@dataclass(slots=True)
-class RunInfo:
-    """What the run records say; a later record changes the fields that it sets."""
-
-    run_id: str = ""
-    entity: str = ""
-    project: str = ""
-    display_name: str = ""
-    notes: str = ""
-    tags: list[str] = field(default_factory=list)
-    group: str = ""
-    job_type: str = ""
-    host: str = ""
-    sweep_id: str = ""
-    git_remote: str = ""
-    git_commit: str = ""
-    start_time_ns: int = 0
-    """Nanoseconds since the epoch; 0 if the log does not say."""
-    starting_step: int = 0
-    resume: bool = False
-    branch_run: str = ""
-    branch_step: int | None = None
 
 
 class RunState:
@@ -360,7 +337,6 @@ class RunState:
     def _run(self, record: Record) -> None:
         run = record.message()
         self._header(record)
-        info = self.info
         self.has_run = True
         self._summary_step = b""  # the rows of another segment count from 0 again
         started_ns = nanoseconds(run.start_time)
@@ -368,48 +344,13 @@ class RunState:
         self._started_ns = started_ns
         goes_on = bool(run.runtime or run.starting_step)  # which only our writers say
         self.elapsed.begin_run(started_ns, goes_on=goes_on, runtime=run.runtime)
-        for ours, theirs in (
-            ("run_id", run.run_id),
-            ("entity", run.entity),
-            ("project", run.project),
-            ("display_name", run.display_name),
-            ("notes", run.notes),
-            ("group", run.run_group),
-            ("job_type", run.job_type),
-            ("host", run.host),
-            ("sweep_id", run.sweep_id),
-            ("git_remote", run.git.remote_url),
-            ("git_commit", run.git.commit),
-            ("start_time_ns", nanoseconds(run.start_time)),
-            ("starting_step", run.starting_step),
-            ("resume", run.resume),
-            ("branch_run", run.branch_point.run),
-        ):
-            if theirs and (ours != "start_time_ns" or not info.start_time_ns):
-                setattr(info, ours, theirs)
-        if run.tags:
-            info.tags = list(run.tags)
-        if run.HasField("branch_point"):
-            step = run.branch_point.value
-            info.branch_step = int(step) if math.isfinite(step) else None
-        self._apply_config(run.config)
+        self.info.take(run)
+        change_config(self.config, run.config)
         if run.HasField("telemetry"):
             self.telemetry = run.telemetry
 
     def _config(self, record: Record) -> None:
-        self._apply_config(record.message())
-
-    def _apply_config(self, change: Any) -> None:
-        for item in change.update:
-            path = tuple(item.nested_key) or (item.key,)
-            try:
-                value = loads(item.value_json.encode())
-            except ValueError:
-                continue  # a broken value drops that item only
-            if len(path) <= MAX_NESTING:
-                _merge(self.config, path, value)
-        for item in change.remove:
-            _remove(self.config, tuple(item.nested_key) or (item.key,))
+        change_config(self.config, record.message())
 
     def _summary_record(self, record: Record) -> None:
         body = record.body
@@ -520,11 +461,6 @@ class RunState:
         self.preempting = True
 
 
-def nanoseconds(timestamp: Any) -> int:
-    """A Timestamp message as nanoseconds since the epoch."""
-    return int(timestamp.seconds * 1_000_000_000 + timestamp.nanos)
-
-
 def row_of(paths: tuple[Path, ...], texts: list[bytes], before: dict[str, Any] | None = None) -> dict[str, Any]:
     """A row as nested dicts; a broken value or a key beyond `MAX_NESTING` is left out, a later item of a key wins.
 
@@ -545,7 +481,7 @@ def row_of(paths: tuple[Path, ...], texts: list[bytes], before: dict[str, Any] |
         if len(path) == 1:
             row[path[0]] = value
         elif len(path) <= MAX_NESTING:
-            _put(row, path, value)
+            put(row, path, value)
     return row
 
 
@@ -560,35 +496,3 @@ def sample_values(stats: Any) -> dict[str, float]:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             values[item.key] = value
     return values
-
-
-def _put(tree: dict[str, Any], path: Path, value: Any) -> None:
-    for part in path[:-1]:
-        inner = tree.get(part)
-        if not isinstance(inner, dict):
-            inner = tree[part] = {}
-        tree = inner
-    tree[path[-1]] = value
-
-
-def _merge(tree: dict[str, Any], path: Path, value: Any) -> None:
-    """Set a config value: objects are merged key by key, as the format has it."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            _merge(tree, (*path, key), inner)
-    elif value == {} and isinstance(_get(tree, path), dict):
-        return
-    else:
-        _put(tree, path, value)
-
-
-def _get(tree: Any, path: Path) -> Any:
-    for part in path:
-        tree = tree.get(part) if isinstance(tree, dict) else None
-    return tree
-
-
-def _remove(tree: dict[str, Any], path: Path) -> None:
-    parent = _get(tree, path[:-1])
-    if isinstance(parent, dict):
-        parent.pop(path[-1], None)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from .copies import copies_in
+from .elapsed import nanoseconds
 from .reader import read_records
 from .record import Record
 from .rundir import find_logs, log_name
-from .runstate import RunState, nanoseconds
+from .runstate import RunState
 from .stitch import OVERLAPS, Opening, StepStitch, opening_of
 from .wire import WireError
 

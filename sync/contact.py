@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import astuple
 
-from ..logformat.runstate import nanoseconds
+from ..logformat.elapsed import nanoseconds
 from . import tails
 from .api import Api, RemoteRun, ResumeStatus
 from .cursor import Cursor, Lines, row_mark

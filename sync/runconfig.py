@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..logformat import RunState
-from ..logformat.runstate import nanoseconds
+from ..logformat.elapsed import nanoseconds
 from ..logformat.wire import WireError, set_flags
 from .api import RunFields
 from .jsontext import compact

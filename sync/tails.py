@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..logformat import WireError, decode_history
+from ..logformat.elapsed import nanoseconds
 from ..logformat.history import STEP, TIMESTAMP, place_of, step_of
-from ..logformat.runstate import nanoseconds
 from ..logformat.steps import ALL_STEPS, Steps
 from .api import ResumeStatus
 from .lines import Rows

@@ -1,0 +1,56 @@
+"""A run's config: nested objects that records change key by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .constants import MAX_NESTING
+from .history import Path
+from .values import loads
+
+
+def change_config(config: dict[str, Any], change: Any) -> None:
+    """Do to `config` what a ConfigRecord says; a value that is broken or lies deeper than `MAX_NESTING` is left out."""
+    for item in change.update:
+        path = tuple(item.nested_key) or (item.key,)
+        try:
+            value = loads(item.value_json.encode())
+        except ValueError:
+            continue  # a broken value drops that item only
+        if len(path) <= MAX_NESTING:
+            _merge(config, path, value)
+    for item in change.remove:
+        _remove(config, tuple(item.nested_key) or (item.key,))
+
+
+def put(tree: dict[str, Any], path: Path, value: Any) -> None:
+    """Set the value at a path, with the objects above it; what is there and is no object gives way."""
+    for part in path[:-1]:
+        inner = tree.get(part)
+        if not isinstance(inner, dict):
+            inner = tree[part] = {}
+        tree = inner
+    tree[path[-1]] = value
+
+
+def _merge(tree: dict[str, Any], path: Path, value: Any) -> None:
+    """Set a value: objects are merged key by key, as the format has it."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            _merge(tree, (*path, key), inner)
+    elif value == {} and isinstance(_get(tree, path), dict):
+        return
+    else:
+        put(tree, path, value)
+
+
+def _get(tree: Any, path: Path) -> Any:
+    for part in path:
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree
+
+
+def _remove(tree: dict[str, Any], path: Path) -> None:
+    parent = _get(tree, path[:-1])
+    if isinstance(parent, dict):
+        parent.pop(path[-1], None)

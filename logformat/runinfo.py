@@ -1,0 +1,60 @@
+"""What the run records of a log say of their run: who it is, where it belongs, when and from where it began."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from .elapsed import nanoseconds
+
+
+@dataclass(slots=True)
+class RunInfo:
+    """What the run records say; a later record changes the fields that it sets."""
+
+    run_id: str = ""
+    entity: str = ""
+    project: str = ""
+    display_name: str = ""
+    notes: str = ""
+    tags: list[str] = field(default_factory=list)
+    group: str = ""
+    job_type: str = ""
+    host: str = ""
+    sweep_id: str = ""
+    git_remote: str = ""
+    git_commit: str = ""
+    start_time_ns: int = 0
+    """Nanoseconds since the epoch, of the first record that has it; 0 if the log does not say."""
+    starting_step: int = 0
+    resume: bool = False
+    branch_run: str = ""
+    branch_step: int | None = None
+
+    def take(self, run: Any) -> None:
+        """Take what a RunRecord sets."""
+        for ours, theirs in (
+            ("run_id", run.run_id),
+            ("entity", run.entity),
+            ("project", run.project),
+            ("display_name", run.display_name),
+            ("notes", run.notes),
+            ("group", run.run_group),
+            ("job_type", run.job_type),
+            ("host", run.host),
+            ("sweep_id", run.sweep_id),
+            ("git_remote", run.git.remote_url),
+            ("git_commit", run.git.commit),
+            ("start_time_ns", nanoseconds(run.start_time)),
+            ("starting_step", run.starting_step),
+            ("resume", run.resume),
+            ("branch_run", run.branch_point.run),
+        ):
+            if theirs and (ours != "start_time_ns" or not self.start_time_ns):
+                setattr(self, ours, theirs)
+        if run.tags:
+            self.tags = list(run.tags)
+        if run.HasField("branch_point"):
+            step = run.branch_point.value
+            self.branch_step = int(step) if math.isfinite(step) else None
