@@ -11,6 +11,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import orjson
 
 from . import graphql
+from .answers import ResumeStatus, count_of, dig, is_name, json_or_none, read_status
 from .channel import Channel
 from .credentials import Credentials, origin_of
 from .errors import AuthError, Permanent, Retryable, TooSlow
@@ -22,7 +23,6 @@ from .uplink import Uplink, pack
 
 Result = TypeVar("Result")
 
-_MOST_LINES = 10**15  # of a stream; a larger number is no count, and one of thousands of digits fits nowhere
 _LONGEST_REASON = 500  # characters of a server's own words
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "expect", "host", "te", "upgrade"})
 
@@ -34,7 +34,7 @@ class RunFields:
     run_id: str
     project: str | None
     entity: str | None
-    config: str
+    config: str | None
     """JSON text, each key wrapped as `{"value": ..}`."""
     display_name: str | None = None
     notes: str | None = None
@@ -62,24 +62,6 @@ class RemoteRun:
 
     def __str__(self) -> str:
         return f"{self.entity}/{self.project}/{self.run_id}"
-
-
-@dataclass(frozen=True)
-class ResumeStatus:
-    """What the server holds of a run: lines per stream, and the last rows of its history (JSON texts)."""
-
-    history_lines: int
-    events_lines: int
-    console_lines: int
-    history_tail: tuple[str, ...] = ()
-    events_tail: tuple[str, ...] = ()
-    summary: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """Each key wrapped as `{"value": ..}`."""
-    tags: tuple[str, ...] = ()
-    notes: str = ""
-    writers: frozenset[str] = frozenset()
-    """Writer ids and start times of the environments in its config: whose rows these are."""
 
 
 @dataclass(frozen=True)
@@ -164,38 +146,31 @@ class Api:
         bucket = dig(data, "upsertBucket", "bucket")
         entity = dig(bucket, "project", "entity", "name") or run.entity
         project = dig(bucket, "project", "name") or run.project
-        if not isinstance(bucket, dict) or not isinstance(entity, str) or not isinstance(project, str):
+        run_id = dig(bucket, "name") or run.run_id
+        if not (isinstance(bucket, dict) and is_name(entity) and is_name(project) and is_name(run_id)):
             raise Permanent("UpsertBucket: the answer names no run, entity or project", status=200)
         return RemoteRun(
-            storage_id=str(bucket.get("id") or ""),
+            storage_id=bucket["id"] if is_name(bucket.get("id")) else "",
             entity=entity,
             project=project,
-            run_id=str(bucket.get("name") or run.run_id),
+            run_id=run_id,
             display_name=str(bucket.get("displayName") or ""),
-            history_lines=_count(bucket.get("historyLineCount")),
+            history_lines=count_of(bucket.get("historyLineCount")) or 0,
             inserted=dig(data, "upsertBucket", "inserted") is True,
         )
 
     def resume_status(self, entity: str | None, project: str | None, run_id: str) -> ResumeStatus | None:
-        """What the server holds of a run; None where it has no such run."""
+        """What the server holds of a run; None where it has no such run.
+
+        Raises:
+            Refused: the answer does not say it: whatever was done by it could write over what is there.
+            SyncError: there is no answer.
+        """
         variables = {"project": project, "entity": entity, "name": run_id}
         data = self.execute("RunResumeStatus", graphql.RUN_RESUME_STATUS, variables, project or "")
-        bucket = dig(data, "model", "bucket")
-        if not isinstance(bucket, dict):
-            return None
-        config, summary = _json_or_none(bucket.get("config")), _json_or_none(bucket.get("summaryMetrics"))
-        return ResumeStatus(
-            history_lines=_count(bucket.get("historyLineCount")),
-            events_lines=_count(bucket.get("eventsLineCount")),
-            console_lines=_count(bucket.get("logLineCount")),
-            history_tail=_texts(_json_or_none(bucket.get("historyTail"))),
-            events_tail=_texts(_json_or_none(bucket.get("eventsTail"))),
-            summary=summary if isinstance(summary, dict) else {},
-            config=config if isinstance(config, dict) else {},
-            tags=_texts(bucket.get("tags")),
-            notes=str(bucket.get("notes") or ""),
-            writers=_writers(config),
-        )
+        model = data.get("model", "") if isinstance(data, dict) else ""
+        bucket = model.get("bucket", "") if isinstance(model, dict) else model
+        return None if bucket is None else read_status(bucket, run_id)
 
     def rewind(self, entity: str | None, project: str | None, run_id: str, step: int) -> int:
         """Take back every row behind the last one of step `step` or below; the number of rows that are left."""
@@ -207,10 +182,10 @@ class Api:
             "metricValue": float(step),
         }
         data = self.execute("RewindRun", graphql.REWIND_RUN, variables, project or "")
-        run = dig(data, "rewindRun", "rewoundRun")
-        if not isinstance(run, dict):
-            raise Permanent("RewindRun: the answer names no run", status=200)
-        return _count(run.get("historyLineCount"))
+        left = count_of(dig(data, "rewindRun", "rewoundRun", "historyLineCount"))
+        if left is None:
+            raise Permanent("RewindRun: the answer does not say how many rows are left", status=200)
+        return left
 
     def stream(self, run: RemoteRun, body: bytes, *, divisible: bool = False) -> None:
         """Post one `file_stream` body. Returns when the server has answered that it took it, with a whole answer.
@@ -318,7 +293,7 @@ class Api:
         cost: Cost = REQUEST,
     ) -> Any:
         """The `data` of a GraphQL operation, in the lane of `project`."""
-        body = orjson.dumps({"query": query, "variables": variables, "operationName": operation})
+        body = _encoded({"query": query, "variables": variables, "operationName": operation})
         return self._post(
             f"{self.base_url}/graphql",
             body,
@@ -413,7 +388,7 @@ def _graphql_data(answer: Answer, operation: str) -> Any:
 
 def _object(answer: Answer, what: str) -> dict[str, Any]:
     """The JSON object of an answer; anything else was cut on its way."""
-    document = _json_or_none(answer.body)
+    document = json_or_none(answer.body)
     if not isinstance(document, dict):
         raise Retryable(f"{what}: the answer is not a JSON object", status=answer.status)
     return document
@@ -421,42 +396,13 @@ def _object(answer: Answer, what: str) -> dict[str, Any]:
 
 def _acknowledgement(answer: Answer) -> None:
     """A body that cannot be read may belong to a request that was never applied: lines are re-sent to the same place."""
-    if not isinstance(_json_or_none(answer.body), dict):
+    if not isinstance(json_or_none(answer.body), dict):
         raise Retryable("the server's answer was cut off", status=answer.status)
 
 
-def _json_or_none(text: Any) -> Any:
-    """The value of a JSON text, with the NaN and Infinity that rows may hold; None for anything else."""
-    if isinstance(text, (dict, list)):
-        return text
+def _encoded(document: Any) -> bytes:
+    """JSON; an unpaired surrogate, which a server's own words may hold, stays the escape that it was."""
     try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _writers(config: Any) -> frozenset[str]:
-    """What identifies the clients that wrote a run, from its config."""
-    environments = dig(config, "_wandb", "value", "e")
-    found: set[str] = set()
-    for key, environment in environments.items() if isinstance(environments, dict) else ():
-        found.add(key)
-        found.update(
-            value for name in ("writerId", "startedAt") if isinstance(value := dig(environment, name), str) and value
-        )
-    return frozenset(found)
-
-
-def dig(value: Any, *path: str) -> Any:
-    """What lies at a path of keys in nested objects; None where it leads nowhere."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
-
-
-def _count(value: Any) -> int:
-    return min(value, _MOST_LINES) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+        return orjson.dumps(document)
+    except TypeError:
+        return json.dumps(document).encode()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import graphql
-from .api import Api, RemoteRun, dig, headers_of, is_place
+from .answers import dig
+from .api import Api, RemoteRun, headers_of, is_place
 from .errors import AuthError, Permanent, TooLarge
 from .report import counted
 

@@ -12,12 +12,12 @@ from dataclasses import astuple
 
 from ..logformat.elapsed import nanoseconds
 from . import tails
-from .api import Api, RemoteRun, ResumeStatus
+from .answers import ResumeStatus
+from .api import RemoteRun, RunFields
 from .cursor import Cursor, Lines, row_mark
 from .errors import Permanent, Refused
 from .inherited import Inherited
 from .placing import Place, Start
-from .plan import RunPlan
 from .report import counted
 from .runconfig import rfc3339
 from .segment import Segment
@@ -26,14 +26,37 @@ from .work import RunWork
 _OTHER_ID = "sync it under another id (--id), or delete the run there"
 
 
-def ask(api: Api, plan: RunPlan) -> ResumeStatus | None:
-    """What the server holds of the run; None for nothing. A server that refuses the question has no such run."""
+def ask(work: RunWork) -> ResumeStatus | None:
+    """What the server holds of the run, noted in `work`; None for nothing, and where it refuses the question."""
+    plan = work.plan
+    work.status, work.is_unanswered = None, False
     try:
-        return api.resume_status(plan.entity, plan.project, plan.run_id)
+        work.status = work.context.api.resume_status(plan.entity, plan.project, plan.run_id)
     except Permanent as error:
         if error.status in (401, 403):
             raise
-        return None
+        work.is_unanswered = True
+    return work.status
+
+
+def check_unanswered(work: RunWork, fields: RunFields) -> None:
+    """Where the server refused the question, see that it has no rows by an announcement that changes nothing.
+
+    Raises:
+        Refused: it has some, or does not say.
+        SyncError: the server does not answer.
+    """
+    if work.is_unanswered and all(segment.cursor is None for segment in work.segments):
+        check_new(work, work.context.api.upsert(RunFields(fields.run_id, fields.project, fields.entity, None)))
+
+
+def check_new(work: RunWork, remote: RemoteRun) -> None:
+    """See that a run of which nothing is known has no rows at the server."""
+    if remote.history_lines and not remote.inserted:
+        raise Refused(
+            f"the server holds {counted(remote.history_lines, 'row')} of run {work.plan.run_id} and does not say which; "
+            f"{_OTHER_ID}"
+        )
 
 
 def recall(work: RunWork) -> None:
@@ -57,7 +80,7 @@ def prepare(work: RunWork) -> bool:
     """
     before = work.start
     if all(segment.cursor is None for segment in work.segments):
-        work.status = ask(work.context.api, work.plan)
+        ask(work)
         _begin(work)
     elif work.anchors:
         _go_on_without(work, _gone(work))
@@ -83,7 +106,7 @@ def check(work: RunWork, *, following: bool) -> None:
         return
     if work.anchors and len(known) < len(work.segments):  # what goes behind others has asked already
         return
-    status = work.status = ask(work.context.api, work.plan)
+    status = ask(work)
     if status is None:  # the announcement makes it anew, and says so
         return
     _check_samples(work, status, known)
@@ -155,7 +178,7 @@ def _begin(work: RunWork) -> None:
         return
     if rewinds is not None:
         left = work.context.api.rewind(work.plan.entity, work.plan.project, work.plan.run_id, rewinds)
-        status = work.status = ask(work.context.api, work.plan)
+        status = ask(work)
         if status is None or status.history_lines != left:
             raise Refused(
                 f"the server says that it rewound run {work.plan.run_id} to {counted(left, 'row')}, but it does not hold them"
@@ -325,8 +348,8 @@ def _go_on_without(work: RunWork, gone: set[int]) -> None:
     fresh = next((segment for segment in work.segments if segment.cursor is None), None)
     if fresh is not None:
         inherited = work.inherited
-        work.status = ask(work.context.api, work.plan)
-        if work.status is None:
+        status = ask(work)
+        if status is None:
             raise Refused(f"the server has lost run {work.plan.run_id}, and some of its logs are not here any more")
         placed = [segment.cursor for segment in work.segments if segment.cursor is not None]
         floor = Lines(
@@ -334,13 +357,13 @@ def _go_on_without(work: RunWork, gone: set[int]) -> None:
             max(cursor.base.events + cursor.sent.events for cursor in placed),
             max(cursor.base.console + cursor.sent.console for cursor in placed),
         )
-        if work.status.history_lines < floor.history:
+        if status.history_lines < floor.history:
             raise Refused(
-                f"the server counts {counted(work.status.history_lines, 'row')} of run {work.plan.run_id}, of which it acknowledged "
+                f"the server counts {counted(status.history_lines, 'row')} of run {work.plan.run_id}, of which it acknowledged "
                 f"{floor.history}: it counts late, or has lost some, which only a sync of all logs in one command brings back",
                 try_again=True,
             )
-        _go_behind(work, work.status, fresh, floor)
+        _go_behind(work, status, fresh, floor)
         work.inherited = inherited if inherited.config else work.inherited
 
 

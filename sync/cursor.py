@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -26,6 +25,11 @@ _MAX_SIZE = 64 * 1024 * 1024  # bytes; a cursor that is larger is none of ours
 _NO_COUNT = 1 << 63  # no log has so many lines or bytes, and no request can say so
 _EMPTY_PREFIX = hashlib.sha256(b"0").hexdigest()  # `prefix_hash` of no bytes
 _EDGE = 64 * 1024  # bytes at each end of the prefix that are hashed
+_LONGEST_RUN_S = 1e12  # no run takes so many seconds
+_SEAL = b'{\n  "seal": "%s",\n'
+"""How a cursor begins: with the SHA-256 of all that follows. A count in which a bit has flipped looks like any other, and rows
+would be passed over for it. Cursors of older versions have none."""
+_SEALED_FROM = len(_SEAL) - len(b"%s") + hashlib.sha256().digest_size * 2
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ class Cursor:
             text = orjson.dumps(self, option=orjson.OPT_INDENT_2)
         except TypeError:  # a lone surrogate in a key that was left out
             text = json.dumps(asdict(self), indent=2).encode()
-        write_whole(path, text + b"\n", durably=durably)
+        write_whole(path, _sealed(text + b"\n"), durably=durably)
 
 
 def load(paths: Iterable[Path]) -> tuple[Cursor | None, str]:
@@ -206,10 +210,23 @@ def load(paths: Iterable[Path]) -> tuple[Cursor | None, str]:
         try:
             if len(text) > _MAX_SIZE:
                 raise ValueError("too large")
-            return _from_json(json.loads(text)), note
+            document = json.loads(text)
+            if isinstance(document, dict) and document.get("seal", "") not in ("", _seal_of(text[_SEALED_FROM:])):
+                raise ValueError("it was changed or damaged since it was written")
+            return _from_json(document), note
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             note = f"{path} is not a cursor ({error}); lines are sent again to the same places"
     return None, note
+
+
+def _sealed(text: bytes) -> bytes:
+    """The JSON text of an object, with its seal as the first item."""
+    rest = text.removeprefix(b"{\n")
+    return _SEAL % _seal_of(rest).encode() + rest
+
+
+def _seal_of(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
 
 
 def prefix_hash(log: BinaryIO, length: int) -> str:
@@ -250,12 +267,12 @@ def _from_json(document: Any) -> Cursor:
     target = document["target"]
     return Cursor(
         target=Target(
-            _text(target["base_url"]), _maybe(target["entity"]), _maybe(target["project"]), _text(target["run_id"])
+            _name(target["base_url"]), _maybe(target["entity"]), _maybe(target["project"]), _name(target["run_id"])
         ),
-        entity=_text(document["entity"]),
-        project=_text(document["project"]),
-        run_id=_text(document["run_id"]),
-        storage_id=_text(document["storage_id"]),
+        entity=_name(document["entity"]),
+        project=_name(document["project"]),
+        run_id=_name(document["run_id"]),
+        storage_id=_name(document["storage_id"]),
         base=_lines(document["base"]),
         step_shift=_count(document["step_shift"]),
         offset=_count(document["offset"]),
@@ -264,7 +281,7 @@ def _from_json(document: Any) -> Cursor:
         config=_text(document["config"]),
         summary=_text(document["summary"]),
         files={
-            _text(name): FileMark(
+            _name(name): FileMark(
                 _count(mark["size"]), _count(mark["mtime_ns"]), _text(mark["sha256"]), mark.get("told") is True
             )
             for name, mark in document["files"].items()
@@ -275,16 +292,16 @@ def _from_json(document: Any) -> Cursor:
                 _text(mark["digest"]),
                 _state(mark["state"]),
                 _text(mark["base"]),
-                [_text(path) for path in mark["lost"]],
+                [_text(path) for path in _list(mark["lost"])],
                 _text(mark.get("client_id", "")),
             )
             for key, mark in document.get("artifacts", {}).items()
         },
         alerts=[(_count(first), _count(last)) for first, last in document.get("alerts", [])],
-        dropped=[_text(item) for item in document["dropped"]],
+        dropped=[_text(item) for item in _list(document["dropped"])],
         gaps=[(_count(start), _count(end)) for start, end in document.get("gaps", [])],
         lacks=_count(document.get("lacks", 0)),
-        exit_code=None if document["exit_code"] is None else _exit_code(document["exit_code"]),
+        exit_code=None if document["exit_code"] is None else _number(document["exit_code"]),
         size=_count(document["size"]),
         complete=document["complete"] is True,
         steps=Steps(_maybe_step(document["steps"]["above"]), _maybe_step(document["steps"]["below"]))
@@ -322,8 +339,8 @@ def _maybe_step(value: Any) -> int | None:
 
 
 def _seconds(value: Any) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-        raise TypeError("a time is not a number")
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < _LONGEST_RUN_S:
+        raise TypeError("a time is not a number")  # NaN is none either
     return float(value)
 
 
@@ -343,6 +360,20 @@ def _text(value: Any) -> str:
     return value
 
 
+def _name(value: Any) -> str:
+    """A text that a path and an address can hold."""
+    if "\0" in _text(value):
+        raise ValueError("a name holds a NUL")
+    value.encode()
+    return _text(value)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("a list is missing")
+    return value
+
+
 def _state(value: Any) -> str:
     if value not in (PENDING, COMMITTED, DONE):
         raise ValueError("an artifact is in no known state")
@@ -350,7 +381,7 @@ def _state(value: Any) -> str:
 
 
 def _maybe(value: Any) -> str | None:
-    return None if value is None else _text(value)
+    return None if value is None else _name(value)
 
 
 def _count(value: Any) -> int:
@@ -359,7 +390,7 @@ def _count(value: Any) -> int:
     return value
 
 
-def _exit_code(value: Any) -> int:
+def _number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _NO_COUNT:
-        raise TypeError("an exit code is not a number")
+        raise TypeError("a number is missing")
     return value

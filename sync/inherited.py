@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .api import ResumeStatus, RunFields
+from .answers import ResumeStatus
+from .api import RunFields
 from .jsontext import compact
 
 _VIEWS = ("viz", "visualize", "mask/class_labels")

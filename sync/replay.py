@@ -26,7 +26,7 @@ from .onereading import OneReading
 from .placing import Stitch, stitch
 from .plan import RunPlan
 from .readings import Reading, ReadLog
-from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict, counted
+from .report import NOTHING_NEW, Progress, RunReport, Started, Verdict
 from .rowlane import LanePoint, LastWord, RowLane, gather_console
 from .scan import Facts, NeedsFold, Scan
 from .segment import is_done
@@ -225,7 +225,7 @@ class RunReplay:
 
     def _is_new(self) -> bool:
         """Whether the server has nothing of the run."""
-        status = self.work.status = contact.ask(self.context.api, self.plan)
+        status = contact.ask(self.work)
         return status is None or not (status.history_lines or status.events_lines or status.console_lines)
 
     def _go_on_read(self) -> list[RunReport]:
@@ -352,12 +352,10 @@ class RunReplay:
         if following and last is not None and last.config == _fields_hash(fields):
             remote = work.remote()  # as the server named it just now; there is nothing new to say of it
         else:
+            contact.check_unanswered(work, fields)
             remote = self.context.api.upsert(fields)
-        if known is None and work.status is None and remote.history_lines and not remote.inserted:
-            raise Refused(
-                f"the server holds {counted(remote.history_lines, 'row')} of run {self.plan.run_id} and does not say which; "
-                "sync it under another id (--id), or delete the run there"
-            )
+        if known is None and work.status is None:
+            contact.check_new(work, remote)
         if known is not None and (remote.inserted or not contact.is_same_run(remote, known)):
             raise _LostRunError
         contact.settle(work, remote, _fields_hash(fields))

@@ -12,7 +12,7 @@ from ..logformat import WireError, decode_history
 from ..logformat.elapsed import nanoseconds
 from ..logformat.history import STEP, TIMESTAMP, place_of, step_of
 from ..logformat.steps import ALL_STEPS, Steps
-from .api import ResumeStatus
+from .answers import ResumeStatus
 from .lines import Rows
 from .scan import Facts, good_records
 from .segment import Segment

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..logformat import RunState
 from . import runconfig
-from .api import RemoteRun, ResumeStatus, RunFields
+from .answers import ResumeStatus
+from .api import RemoteRun, RunFields
 from .context import Context
 from .cursor import Target
 from .inherited import Inherited
@@ -43,6 +44,8 @@ class RunWork:
     inherited: Inherited = field(default_factory=Inherited)
     status: ResumeStatus | None = None
     """What the server said that it holds of the run, if it was asked and has it."""
+    is_unanswered: bool = False
+    """It was asked, and refused the question."""
     leftover: str = ""
     """Rows of an earlier arrangement of these logs that could not be taken from the server."""
     is_lost: bool = False
@@ -100,6 +103,7 @@ class RunWork:
         self.is_lost = True
         self.unread()
         self.start, self.anchors, self.inherited, self.status = Start(), [], Inherited(), None
+        self.is_unanswered = False
         for segment in self.segments:
             segment.cursor = None
             segment.rows_before = 0

@@ -152,7 +152,7 @@ class FakeBackend(FakeArtifacts):
             "id": f"id-{variables['name']}-{run.generation}",
             "name": variables["name"],
             "displayName": variables["displayName"] or "fresh-breeze-1",
-            "config": run.variables["config"],
+            "config": run.variables.get("config"),
             "project": {"name": variables["project"], "entity": {"name": variables["entity"] or "me"}},
             "historyLineCount": len(run.lines["history"]),
         }
@@ -171,7 +171,7 @@ class FakeBackend(FakeArtifacts):
             "logLineCount": len(run.lines["console"]),
             "historyTail": json.dumps(tail),
             "eventsTail": json.dumps([events[max(events)]] if events else []),
-            "config": run.variables["config"],
+            "config": run.variables.get("config"),
             "summaryMetrics": json.dumps(run.summary or {}),
             "tags": run.variables.get("tags"),
             "notes": run.variables.get("notes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +62,13 @@ def marker(log: Path) -> Path:
 
 def cursor(log: Path) -> Path:
     return log.with_name(log.name + ".cursor")
+
+
+def unsealed(log: Path) -> dict[str, Any]:
+    """What a cursor says, without its seal: changed and written back, it is believed as one of an older version."""
+    document: dict[str, Any] = json.loads(cursor(log).read_bytes())
+    del document["seal"]
+    return document
 
 
 def tree(folder: Path) -> dict[str, bytes]:

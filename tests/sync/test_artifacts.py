@@ -16,7 +16,7 @@ from runferry.sync.artifactupload import PartRule
 from runferry.sync.transport import Answer
 from support import logs
 from support.artifactlogs import artifact, entry, run_with, simple
-from support.syncrig import Rig, cursor
+from support.syncrig import Rig, cursor, unsealed
 
 A, B, EMPTY = b"aaaaaaaaaa", b"b" * 5000, b""
 
@@ -390,7 +390,7 @@ def test_a_cursor_of_nonsense_is_none(rig: Rig, change: dict[str, object]) -> No
     """It is not believed, and costs a few questions: the server has the same version already."""
     log = run_with(rig, simple("ds", {"a": A}), contents=[A])
     rig.sync()
-    cursor(log).write_text(json.dumps({**json.loads(cursor(log).read_text()), **change, "complete": False}))
+    cursor(log).write_text(json.dumps({**unsealed(log), **change, "complete": False}))
 
     assert rig.only(rig.sync()).verdict is Verdict.SYNCED
     assert len(rig.backend.artifacts) == 1
@@ -400,7 +400,7 @@ def test_cursors_of_before_artifacts_are_good(rig: Rig) -> None:
     """What they do not know of is sent, and nothing else."""
     log = run_with(rig, simple("ds", {"a": A}), contents=[A])
     rig.sync()
-    old = json.loads(cursor(log).read_text())
+    old = unsealed(log)
     del old["artifacts"], old["alerts"]
     cursor(log).write_text(json.dumps({**old, "complete": False}))
     rig.backend.forget()

@@ -18,7 +18,7 @@ from runferry.sync.cursor import prefix_hash
 from runferry.sync.lock import Lock
 from runferry.sync.report import Verdict
 from support import logs
-from support.syncrig import Rig, cursor, marker
+from support.syncrig import Rig, cursor, marker, unsealed
 
 
 def cleaner(rig: Rig, **options: Any) -> Cleaner:
@@ -45,7 +45,7 @@ def put(path: Path, text: str, *, over: bool = False) -> None:
 
 def edit(log: Path, **fields: Any) -> None:
     """Change what a cursor says; `sent` in rows."""
-    document = json.loads(cursor(log).read_text())
+    document = unsealed(log)
     fields["sent"] = {**document["sent"], "history": fields["sent"]}
     cursor(log).write_text(json.dumps({**document, **fields}))
 
@@ -254,7 +254,7 @@ def test_logs_that_were_sent_to_different_places_are_kept(rig: Rig) -> None:
     first = rig.run(start=logs.START_S, exit_code=None)
     second = rig.run(start=logs.START_S + 1000, prefix="run-20260921_150000")
     rig.sync(first, second)
-    document = json.loads(cursor(first).read_text())
+    document = unsealed(first)
     cursor(first).write_text(json.dumps({**document, "project": "elsewhere"}))
 
     assert reason(rig) == "its logs were not sent to the same run"

@@ -14,7 +14,7 @@ from runferry.sync.transport import Answer
 from support import logs
 from support.fakebackend import FakeRun
 from support.segments import RUN, held, row, segment, start_of
-from support.syncrig import Rig, cursor, marker, on
+from support.syncrig import Rig, cursor, marker, on, unsealed
 
 ID = "a1b2c3d4"
 
@@ -151,7 +151,7 @@ def test_a_cursor_of_an_earlier_version_of_the_program(rig: Rig) -> None:
     """Fields that it does not have mean what they meant then."""
     log = rig.run(rows=5, exit_code=None)
     rig.sync()
-    document = json.loads(cursor(log).read_bytes())
+    document = unsealed(log)
     old = ("target", "entity", "project", "run_id", "storage_id", "base", "step_shift", "offset", "sent", "prefix")
     old += ("config", "summary", "files", "dropped", "exit_code", "size", "complete", "version")
     cursor(log).write_text(json.dumps({key: document[key] for key in old}))

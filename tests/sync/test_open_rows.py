@@ -24,7 +24,7 @@ from runferry.writer.segment import Place
 from support import logs
 from support.clock import FakeClock
 from support.faultfs import FaultFS
-from support.syncrig import Rig, cursor
+from support.syncrig import Rig, cursor, unsealed
 
 RUN = "a1b2c3d4"
 
@@ -265,7 +265,7 @@ def test_a_cursor_of_an_older_version_is_believed_where_it_says_the_same(rig: Ri
 
 def aged(log: Path, *, sent: int) -> None:
     """Make its cursor one of version 1."""
-    document = json.loads(cursor(log).read_text())
+    document = unsealed(log)
     document["version"], document["sent"]["history"] = 1, sent
     cursor(log).write_text(json.dumps(document))
 

@@ -1,0 +1,66 @@
+"""Cursors that say what was not so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from runferry.logformat import load as load_run
+from runferry.sync import Verdict
+from runferry.sync.cursor import load
+from support import logs
+from support.syncrig import Rig, cursor, unsealed
+
+
+@pytest.mark.parametrize("stream", ["history", "events", "console"])
+@pytest.mark.parametrize("count", [1, 4, 10**6])
+def test_a_cursor_in_which_a_count_was_changed_is_none(rig: Rig, stream: str, count: int) -> None:
+    """A flipped bit makes a number of another one: lines would be passed over, and the run called synced."""
+    log = rig.run(rows=3, exit_code=None)
+    rig.sync()
+    document = json.loads(cursor(log).read_text())
+    document["sent"][stream] = count
+    cursor(log).write_text(json.dumps(document, indent=2) + "\n")
+    more = [record for step in range(3, 9) for record in (logs.row(step), logs.sample(step), logs.output("x\n", step))]
+    logs.make_log(log, *more, logs.exit_record(), append=True)
+    rig.settle(log)
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    run, facts = rig.backend.runs["a1b2c3d4"], load_run(log)
+    assert [row["_step"] for row in run.rows] == list(range(9))
+    assert (len(run.stream("events")), len(run.stream("console"))) == (facts.sample_count, len(facts.console))
+    assert load([cursor(log)])[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("runtime_before", 1e308), ("runtime_before", float("nan")), ("entity", "\ud800"), ("run_id", "a\0b"),
+        ("files", {"a\0b": {"size": 1, "mtime_ns": 1, "sha256": "", "told": True}}), ("dropped", "abc"),
+    ],
+)  # fmt: skip
+def test_a_cursor_of_what_cannot_be_is_none(rig: Rig, key: str, value: Any) -> None:
+    """Names that no path or address can hold, and times that no run takes: all lines go to the same places again."""
+    log = rig.run()
+    rig.sync()
+    cursor(log).write_text(json.dumps({**unsealed(log), key: value}))
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.SYNCED, report.reason
+    assert load([cursor(log)])[0] is not None
+    assert len(rig.backend.runs["a1b2c3d4"].rows) == 5
+
+
+def test_a_cursor_with_its_seal_is_believed(rig: Rig) -> None:
+    """Also one whose text cannot be written in the quick way, for it holds an unpaired surrogate."""
+    log = rig.run()
+    rig.sync()
+    (kept, _) = load([cursor(log)])
+    assert kept is not None
+    kept.dropped = ["step 1: \ud800 (12.0 MB)"]
+    kept.save(cursor(log))
+
+    assert load([cursor(log)]) == (kept, "")
