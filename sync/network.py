@@ -42,7 +42,22 @@ _PROXIES = {
 _PORTS = {"http": 80, "https": 443}
 _HEADERS = ("RUNFERRY_X_EXTRA_HTTP_HEADERS", "WANDB_X_EXTRA_HTTP_HEADERS")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OURS = frozenset({"authorization", "host", "content-length", "content-type", "content-encoding", "transfer-encoding"})
+_OURS = frozenset(
+    [
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ]
+)
+"""Headers that say who asks, and how a request and its answer are to be read."""
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,9 @@ class HttpTransport:
                     pools.pop().close()
 
     def _exchange(self, request: Request, pool: httpcore.ConnectionPool) -> Answer:
-        headers = {**self._headers, **request.headers, "Content-Length": str(request.length)}
+        given = {name.lower() for name in request.headers}
+        headers = {name: value for name, value in self._headers.items() if name.lower() not in given}
+        headers |= {**request.headers, "Content-Length": str(request.length)}
         for name, value in headers.items():
             if not _VALUE.fullmatch(value):
                 raise ValueError(f"the value of {name}")  # not what it is: it may be secret

@@ -58,6 +58,15 @@ def test_requests_say_who_sends_them_and_ask_for_nothing_packed(transport: HttpT
     assert any(line.startswith(b"User-Agent: runferry") for line in lines)
 
 
+def test_a_header_that_is_given_takes_the_place_of_ours(transport: HttpTransport) -> None:
+    """Whatever the case of its letters: it goes once."""
+    with RawServer(reply()) as server:
+        transport.send(Request("GET", server.url, {"user-agent": "mine"}))
+
+        names = [line for line in head(server.requests[0]) if line.lower().startswith(b"user-agent")]
+    assert names == [b"user-agent: mine"]
+
+
 def test_the_time_that_the_network_took_for_a_body_is_told(transport: HttpTransport) -> None:
     """Not the time that the server thought about it."""
 
