@@ -12,26 +12,23 @@ import hashlib
 import json
 import math
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from ..logformat import WireError, decode_history
 from .context import Context
 from .cursor import load
 from .errors import AuthError, OutOfTime, Permanent, SyncError
 from .filelane import MADE, made_files, recorded_files
-from .lines import Row, Rows
 from .places import Places, is_writable
 from .plan import LogHead, RunPlan
 from .remote import Place, Remote, RemoteState, Unknown
 from .replay import RunReplay
 from .report import counted, shorten
+from .rowcheck import SPELLED, check_rows
 from .rowlane import gather_console
 from .runfiles import ConsoleFile, RunFile
-from .scan import good_records
 from .settings import SyncSettings
 from .work import RunWork
 
@@ -229,46 +226,6 @@ def _held(work: RunWork, console: ConsoleFile) -> Held:
     )
 
 
-def _local_rows(work: RunWork) -> Counter[tuple[int, int]]:
-    """(step, `mark_of` its values) -> rows, as they are sent."""
-    found: Counter[tuple[int, int]] = Counter()
-    for segment in work.segments:
-        shift = segment.placed.step_shift
-        rows = Rows(shift, segment.found.steps, segment.found.runtime_shift)
-
-        def note(row: Row | None, rows: Rows = rows, shift: int = shift) -> None:
-            if row is not None:
-                found[row.number + shift, mark_of(json.loads(rows.line(row)))] += 1
-
-        with segment.head.path.open("rb", buffering=0) as file:
-            for record in good_records(file):
-                if record.offset >= segment.found.end:
-                    break
-                if record.kind == "history":
-                    with contextlib.suppress(WireError):
-                        note(rows.add(*decode_history(record.body), record.offset))
-        note(rows.end())
-    return found
-
-
-def mark_of(values: dict[str, Any]) -> int:
-    """What tells the values of a row from others, in this process: keys in any order, 1 is 1.0, and servers may flatten."""
-    return hash(frozenset(_leaves("", values)))
-
-
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The values in an object, by their path, as something that has a hash."""
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _leaves(f"{name}.{key}", item)
-    elif isinstance(value, (dict, list)):
-        yield name, json.dumps(value, sort_keys=True)
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield name, (False, _SPELLED[repr(value)])
-    else:
-        yield name, (isinstance(value, bool), value)
-
-
 # -- comparing -------------------------------------------------------------------------------------------------------
 
 
@@ -343,11 +300,8 @@ def _is_same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, list) and isinstance(theirs, list):
         return len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
     if isinstance(ours, float) and not math.isfinite(ours):
-        return theirs is None or repr(ours) == repr(theirs) or str(theirs) == _SPELLED[repr(ours)]
+        return theirs is None or repr(ours) == repr(theirs) or str(theirs) == SPELLED[repr(ours)]
     return bool(ours == theirs) and (type(ours) is type(theirs) or (_is_number(ours) and _is_number(theirs)))
-
-
-_SPELLED = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _is_number(value: Any) -> bool:
@@ -409,23 +363,14 @@ def _artifacts(artifacts: list[Any], state: RemoteState) -> Check:
 
 def _steps(work: RunWork, remote: Remote, place: Place) -> Check:
     """Whether each step has as many rows there as here, with the same values."""
-    ours = _local_rows(work)
-    here = Counter(step for step, _ in ours.elements())
     try:
-        theirs = Counter((step, mark_of(row)) for step, row in remote.rows(place, sorted(here)))
+        found = check_rows(work, remote, place)
     except AuthError:
         raise
     except Permanent as error:
-        return Check("steps", Match.UNKNOWN, len(here), None, str(error))
-    there = Counter(step for step, _ in theirs.elements())
-    wrong = []
-    for step in sorted({step for step, _ in (ours - theirs) + (theirs - ours)}):
-        same = here[step] == there[step]
-        wrong.append(
-            f"step {step} has other values there" if same else f"step {step}: {here[step]} here, {there[step]} there"
-        )
-    match = Match.DIFFERS if wrong else Match.EQUAL
-    return Check("steps", match, len(here), len(there), shorten(wrong), behind=not theirs - ours)
+        return Check("steps", Match.UNKNOWN, None, None, str(error))
+    match = Match.DIFFERS if found.wrong else Match.EQUAL
+    return Check("steps", match, found.here, found.there, shorten(found.wrong), behind=found.only_behind)
 
 
 # -- where runs were sent to -----------------------------------------------------------------------------------------

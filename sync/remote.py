@@ -17,7 +17,8 @@ from .api import Api
 from .errors import Permanent
 
 _PAGE = 100  # files or artifacts
-_STEPS = 1000  # per request
+STEPS = 1000
+"""Steps whose rows are asked for in one request."""
 _MOST_PAGES = 10_000  # of a listing: a million files
 
 _FILES = "edges { node { name sizeBytes md5 } cursor } pageInfo { endCursor hasNextPage }"
@@ -127,7 +128,7 @@ class Remote:
         return _read(answer, refused)
 
     def rows(self, place: Place, wanted: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Step and values of all rows that the server has in the thousands around the `wanted` steps, which are in order.
+        """Step and values of all rows that the server has in the thousands that begin at the `wanted` steps, which are in order.
 
         Raises:
             Permanent: the server does not tell.
@@ -138,18 +139,14 @@ class Remote:
             more=", $minStep: Int64, $maxStep: Int64, $samples: Int",
             fields="history(minStep: $minStep, maxStep: $maxStep, samples: $samples)",
         )
-        begin = None
-        for step in wanted:
-            if begin is not None and step < begin + _STEPS:
-                continue
-            begin = step
-            page = {"minStep": begin, "maxStep": begin + _STEPS, "samples": _STEPS}
+        for begin in wanted:
+            page = {"minStep": begin, "maxStep": begin + STEPS, "samples": STEPS}
             answer = self._run("VerifySteps", query, place, page) or {}
             rows = answer.get("history")
             for row in rows if isinstance(rows, list) else []:
                 values = _json(row)
                 number = _whole(values.get("_step")) if isinstance(values, dict) else None
-                if number is not None:
+                if number is not None and begin <= number < begin + STEPS:  # whatever a server takes for the last step
                     yield number, values
 
     def _ask(self, name: str, place: Place, parts: list[str]) -> dict[str, Any] | None:

@@ -18,8 +18,9 @@ import pytest
 import runferry
 from runferry.logformat import RunState, read_records
 from runferry.sync import SyncSettings, sync
-from runferry.sync.compare import Match, Verification, mark_of
+from runferry.sync.compare import Match, Verification
 from runferry.sync.credentials import ApiKey
+from runferry.sync.rowcheck import mark_of
 from runferry.sync.session import Session
 from runferry.sync.transport import Answer, Request
 from runferry.sync.verify import verify_remote
@@ -644,3 +645,29 @@ def test_copies_of_a_log_are_no_runs(folder: Path, server: Server, tmp_path: Pat
     code, found = verify(server, tmp_path)
 
     assert (code, [line.get("logs") for line in found]) == (0, [[str(log)], None])
+
+
+def test_rows_of_many_thousands_of_steps_are_compared_a_thousand_at_a_time(folder: Path, server: Server) -> None:
+    """Only where a thousand differs its rows are looked at one by one; of more than twenty such the rest is told as spans."""
+    log = logs.simple_run(folder, run_id="far", rows=0, exit_code=None)
+    logs.make_log(
+        log, *(logs.row(step, {"x": step}) for step in range(0, 25_000, 500)), logs.exit_record(), append=True
+    )
+    settings = SyncSettings(base_url=server.url, retry_for=0)
+    key = ApiKey(server.key, base_url=server.url, source="test")
+    assert sync([log], settings, key=key).exit_code == 0
+
+    def steps() -> tuple[Match, str]:
+        (found,) = verify_remote([log], settings, key=key, deep=True).runs
+        (check,) = [check for check in found.checks if check.name == "steps"]
+        assert (check.logs, check.server) == (50, 50)
+        return check.match, check.note
+
+    assert steps() == (Match.EQUAL, "")
+    change(server, "far", "UPDATE lines SET text = replace(text, '\"x\":1500', '\"x\":15') WHERE key = :rows + 3")
+    assert steps() == (Match.DIFFERS, "step 1500 has other values there")
+    change(
+        server, "far", "UPDATE lines SET text = replace(text, '\"x\"', '\"y\"') WHERE key BETWEEN :rows AND :rows + 49"
+    )
+    others = [f"step {step} has other values there" for step in (0, 500, 1000)]
+    assert steps() == (Match.DIFFERS, f"{', '.join(others)} and 42 more")
