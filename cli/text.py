@@ -85,10 +85,14 @@ def clip(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+_UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What JSON leaves as it is, and terminals obey or readers take for the end of a line."""
+
+
 def plain_json(value: Any) -> str:
-    """One line of JSON, characters beyond ASCII as they are; lone surrogates are escaped."""
+    """One line of JSON, characters beyond ASCII as they are, but for controls; these and lone surrogates are escaped."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text.encode("utf-8", "backslashreplace").decode()
+    return _UNSHOWN.sub(lambda char: f"\\u{ord(char[0]):04x}", text).encode("utf-8", "backslashreplace").decode()
 
 
 def when(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from runferry.cli.syncframe import frame
-from runferry.cli.syncview import PROGRESS_EVERY_S, STARTED_AFTER_S, PlainLines, Terminal, Ticking
+from runferry.cli.syncview import PROGRESS_EVERY_S, STARTED_AFTER_S, JsonLines, PlainLines, Terminal, Ticking
 from runferry.sync.board import Board
 from runferry.sync.report import (
     FileProgress,
@@ -252,6 +253,17 @@ def test_no_line_holds_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str])
     assert len(out.splitlines()) == 12
     assert len(err.splitlines()) == 7
     assert all(line.isprintable() for line in (out + err).splitlines())
+
+
+def test_an_event_is_one_line_of_json_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON itself lets controls of C1, line separators and marks of direction pass; text that is none of these stays readable."""
+    evil = "ü\x9b2J\x85\u2028\u202e\x7f\udcff\x1b\n"
+    JsonLines()(RunReport(evil, evil, Verdict.FAILED, evil))
+    (line,) = capsys.readouterr().out.splitlines()
+
+    assert line.isprintable()
+    assert "ü" in line
+    assert json.loads(line)["log"] == evil
 
 
 def test_a_page_for_an_answer_is_cut_where_it_is_news(capsys: pytest.CaptureFixture[str]) -> None:
