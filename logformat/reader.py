@@ -46,7 +46,8 @@ class LogReader:
     0 reads from the file header on. The file is read with `seek` and `read` and never changed.
     """
 
-    def __init__(self, file: BinaryIO, *, start: int = 0) -> None:
+    def __init__(self, file: BinaryIO, *, start: int = 0, at_once: int = BLOCK_SIZE) -> None:
+        """Nothing is read yet. `at_once`: bytes of the first reading, whole blocks."""
         self._file = file
         self.seen = start
         """Offset behind the last byte that was looked at."""
@@ -60,7 +61,7 @@ class LogReader:
         self._last_num: int | None = None if start else 0
         self._headless = start == 0  # the file header is still to be checked
         self._foreign = False
-        self._read_size = BLOCK_SIZE  # grows: who wants no more than the head of a log does not walk all of that for it
+        self._read_size = at_once  # grows: who wants no more than the head of a log does not walk all of that for it
 
     def poll(self) -> Iterator[Record | Gap]:
         """Everything that is complete by now, in file order."""
@@ -92,6 +93,12 @@ class LogReader:
     def go_on(self, file: BinaryIO) -> None:
         """Read on in another handle of the same log, which has grown meanwhile."""
         self._file = file
+
+    def go_behind(self, end: int, num: int) -> None:
+        """Read on at `end`, behind a record of that number which was read elsewhere."""
+        self._at = self.position = end
+        self.seen = max(self.seen, end)
+        self._parts, self._damage, self._waiting, self._last_num = [], None, None, num or None
 
     def batches(self) -> Iterator[Batch | Gap]:
         """As `finish`, for many records at once."""

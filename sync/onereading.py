@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..logformat import Batch
+from .ahead import open_ahead
+from .region import Region
 from .scan import Facts, Scan
 
 SMALLEST = 4 << 20
@@ -33,8 +35,11 @@ class OneReading:
         self.file = log.open("rb", buffering=0)
         self._scan, self._young = scan, young
         self._size = os.fstat(self.file.fileno()).st_size
-        self._held: deque[Batch] = deque()
-        self._batches = scan.stream(self.file)
+        self._held: deque[Batch | Region] = deque()
+        self._ahead = open_ahead(self.file, self._size)
+        self.begin_block: Callable[[], tuple[bytes | None, bytes] | None] = lambda: None
+        """The one of whoever takes the batches, see `Taker`; as long as it is not known there are no regions."""
+        self._batches = scan.stream(self.file, self._ahead, lambda: self.begin_block())  # noqa: PLW0108 - the one of then
         self.is_over = False
         """The log was read to its end."""
 
@@ -47,7 +52,7 @@ class OneReading:
         """
         for batch in self._batches:
             self._held.append(batch)
-            rows = sum(entry[0] == "history" for entry in batch.entries)
+            rows = 0 if isinstance(batch, Region) else sum(entry[0] == "history" for entry in batch.entries)
             if rows or len(self._held) >= _LONGEST_HEAD:
                 break
         else:
@@ -56,7 +61,7 @@ class OneReading:
         self.facts.end, self.facts.lines.history = batch.end, rows
         return rows > 0 and self._scan.knows_run and not self.facts.damage
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch | Region]:
         """The batches from the first one on, once.
 
         Raises:
@@ -79,7 +84,7 @@ class OneReading:
         ):
             raise OSError(errno.EIO, "the log changed while it was read")
 
-    def _told(self, batch: Batch) -> Batch:
+    def _told(self, batch: Batch | Region) -> Batch | Region:
         self.facts.end = batch.end
         self.facts.damage = self._scan.gaps()  # before a body goes that lies behind one of them
         return batch
@@ -92,4 +97,6 @@ class OneReading:
 
     def close(self) -> None:
         """Close the log."""
+        if self._ahead is not None:
+            self._ahead.close()
         self.file.close()

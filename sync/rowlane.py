@@ -28,6 +28,7 @@ from .here import HERE
 from .lines import Console, Row, Rows, console_text, event_line
 from .onereading import OneReading
 from .plainrows import Block, PlainRows, in_blocks
+from .region import Region
 from .rowfold import RowFold
 from .runfiles import ConsoleFile
 from .scan import Facts, good_records
@@ -184,9 +185,11 @@ class RowLane:
         if self.cursor.offset != facts.end:  # records without lines stand last
             self._save(facts.end)
 
-    def _batches(self, start: int) -> Iterator[Batch]:
+    def _batches(self, start: int) -> Iterator[Batch | Region]:
         """The batches from `start` up to the end of what is known of the log."""
         if self.reading is not None:
+            if not self.cursor.step_shift:
+                self.reading.begin_block = self.begin_block
             for batch in self.reading:
                 yield batch
                 self.facts.lines.history = self._seen.history
@@ -197,8 +200,15 @@ class RowLane:
                 if found.end >= self.facts.end:
                     return
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: Batch | Region) -> None:
         """Take the records of a batch in their order, rows in blocks where they allow it."""
+        if isinstance(batch, Region):
+            for item in batch.items:
+                if isinstance(item, Block):
+                    self.take_block(item)
+                else:
+                    self.take_record(item)
+            return
         end = self.facts.end
         kinds = _LINES if self._fold is None else _FOLDED
         entries = [entry for entry in batch.entries if entry[0] in kinds]

@@ -7,7 +7,7 @@ where this one ended, whatever has been appended meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,9 +16,11 @@ from ..logformat import Batch, Gap, GapReason, LogReader, Record, RunState, Wire
 from ..logformat.record import Entry
 from ..logformat.runstate import Alert
 from ..logformat.steps import ALL_STEPS, Steps
+from .ahead import Ahead, batches
 from .cursor import Lines
 from .lines import Console
 from .plainrows import Block, PlainRows, in_blocks
+from .region import Region
 from .report import counted
 
 _ROWS = {"history", "summary"}  # kinds of records that rows are made of
@@ -151,10 +153,15 @@ class Scan:
             self._take(self._reader)
             return self.end(file, Facts(self._log), young=young)
 
-    def stream(self, file: BinaryIO) -> Iterator[Batch]:
+    def stream(
+        self,
+        file: BinaryIO,
+        ahead: Ahead | None = None,
+        rows: Callable[[], tuple[bytes | None, bytes] | None] = lambda: None,
+    ) -> Iterator[Batch | Region]:
         """As `read` for the first time without `fold_rows`, batch by batch: each is given on once it was taken in.
 
-        Rows are not even counted. What was read is judged by `end`.
+        Rows are not even counted. What was read is judged by `end`. See `ahead.batches` for regions.
 
         Raises:
             OSError: the log cannot be read.
@@ -163,18 +170,24 @@ class Scan:
         self._state.files = self._files
         self._reader = LogReader(file)
         has_rows = False
-        for batch in self._reader.poll_batches():
-            if isinstance(batch, Gap):
-                self._state.add(batch)
+        for found in batches(self._reader, ahead, rows):
+            if isinstance(found, Gap):
+                self._state.add(found)
                 continue
-            self._end = batch.end
-            others = [entry for entry in batch.entries if entry[0] not in _ROWS]
+            self._end = found.end
+            if isinstance(found, Region):
+                for item in found.items:
+                    if isinstance(item, Record):
+                        self.take_record(item)
+                yield found
+                continue
+            others = [entry for entry in found.entries if entry[0] not in _ROWS]
             for entry in others:
                 if has_rows and entry[0] in _DIVIDING:
                     raise NeedsFold(str(self._log))
-                self.take_record(batch.record_of(entry))
-            has_rows = has_rows or len(others) < len(batch.entries)
-            yield batch
+                self.take_record(found.record_of(entry))
+            has_rows = has_rows or len(others) < len(found.entries)
+            yield found
 
     @property
     def knows_run(self) -> bool:
