@@ -94,8 +94,12 @@ class SyncSettings:
             raise UsageError("project and entity: `.` and `..` are not names")
         for name in ("project", "entity"):
             forbidden = sorted(set(getattr(self, name) or "") & _FORBIDDEN)
+            forbidden += [char for char in getattr(self, name) or "" if not char.isprintable()]
             if forbidden:
                 raise UsageError(f"{name}: no server takes a name with {forbidden[0]!r} in it")
+        for name, text in (("job type", self.job_type or ""), *(("tag", tag) for tag in self.replace_tags.values())):
+            if not _is_text(text):
+                raise UsageError(f"{name}: {text!r} holds bytes that are no text (UTF-8)")
         if len(self.project or "") > _LONGEST_PROJECT:
             raise UsageError(f"project: no server takes a name of more than {_LONGEST_PROJECT} characters")
         for name in ("states", "tags"):
@@ -120,6 +124,11 @@ class SyncSettings:
     def changes_run(self) -> bool:
         """Whether the run at the server is to say something else than the log, wherever it lies."""
         return self.job_type is not None or bool(self.replace_tags)
+
+
+def _is_text(text: str) -> bool:
+    """Whether it holds none of the halves of characters that stand for bytes which are no UTF-8."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def find_base_url(environ: Mapping[str, str] = os.environ, home: Path | None = None) -> str:

@@ -320,6 +320,19 @@ def test_an_oversized_value_is_left_out_and_remembered(rig: Rig) -> None:
     assert any("step 1: huge" in item for item in rig.only(rig.sync()).missing)
 
 
+def test_a_run_for_which_there_is_no_memory_says_what_to_do(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of the job is no fault of ours."""
+    rig.run()
+
+    def read(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("runferry.sync.scan.Scan.read", read)
+    report = rig.only(rig.sync())
+
+    assert (report.verdict, "fewer --jobs" in report.reason) == (Verdict.FAILED, True)
+
+
 def test_a_fault_of_ours_in_one_run_does_not_stop_the_others(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unexpected exception is that run's verdict, with its place, and nobody else's."""
     for name in ("bad", "good"):
