@@ -18,7 +18,7 @@ from .cursor import Cursor, Lines, row_mark
 from .errors import Permanent, Refused
 from .inherited import Inherited
 from .placing import Place, Start
-from .report import counted
+from .report import counted, shorten
 from .runconfig import rfc3339
 from .segment import Segment
 from .work import RunWork
@@ -254,9 +254,14 @@ def _check_first(work: RunWork) -> None:
         _note_what_stays(work, status)
         return  # all lines are written again: those that are there were of these logs in another arrangement
     if ours:
+        lost = [line for fact in facts for line in fact.damage_lines()]
+        why = (
+            f"it is damaged ({shorten(lost)}), and nothing there is written over: bring back a whole copy of it"
+            if lost
+            else f"a sync that another tool repeated has written rows twice; {_OTHER_ID}"
+        )
         raise Refused(
-            f"the server holds {counted(lines, 'row')} for run {work.plan.run_id}, of which this log has {rows}: a sync that another "
-            f"tool repeated has written rows twice; {_OTHER_ID}"
+            f"the server holds {counted(lines, 'row')} for run {work.plan.run_id}, of which this log has {rows}: {why}"
         )
     if lines:
         raise Refused(

@@ -137,7 +137,9 @@ class Cursor:
     lacks: int = 0
     """How many things were missing when the log was last judged, at `size` bytes."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Damage that the log had, from and to which offset: what lay there was never sent."""
+    """Damage that the log had, from and to which offset: what lay there was never sent, but for what is `gone`."""
+    gone: Lines = field(default_factory=Lines)
+    """Lines acknowledged that the log has lost since."""
     artifacts: dict[str, ArtifactMark] = field(default_factory=dict)
     """By what identifies their record in this log: usually the client id."""
     alerts: list[tuple[int, int]] = field(default_factory=list)
@@ -178,7 +180,7 @@ class Cursor:
     def start_again(self) -> None:
         """Forget what was acknowledged, but not where the lines go, nor what alerts people got: no one wants them twice."""
         self.reach = self.reached
-        self.offset, self.prefix, self.sent, self.last_row = 0, _EMPTY_PREFIX, Lines(), ""
+        self.offset, self.prefix, self.sent, self.gone, self.last_row = 0, _EMPTY_PREFIX, Lines(), Lines(), ""
         self.config = self.summary = ""
         self.files, self.artifacts, self.dropped, self.exit_code, self.complete = {}, {}, [], None, False
 
@@ -300,6 +302,7 @@ def _from_json(document: Any) -> Cursor:
         alerts=[(_count(first), _count(last)) for first, last in document.get("alerts", [])],
         dropped=[_text(item) for item in _list(document["dropped"])],
         gaps=[(_count(start), _count(end)) for start, end in document.get("gaps", [])],
+        gone=_lines(document["gone"]) if "gone" in document else Lines(),
         lacks=_count(document.get("lacks", 0)),
         exit_code=None if document["exit_code"] is None else _number(document["exit_code"]),
         size=_count(document["size"]),

@@ -11,9 +11,10 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import astuple, replace
+from pathlib import Path
 
 from ..logformat.stitch import Opening
-from . import contact, onereading, rewind, runfiles, verdict
+from . import contact, decay, onereading, rewind, runfiles, verdict
 from .alerts import send_alerts
 from .api import RunFields
 from .context import Context
@@ -44,6 +45,8 @@ class RunReplay:
         self._held: list[Lock] = []
         self._scanned: Scan | None = None
         self._point: LanePoint | None = None
+        self._recounted: dict[Path, LanePoint | None] = {}
+        """Of logs that have lost something since they were sent: where to go on in them."""
         self._reads_once = True
 
     # -- the whole of it ---------------------------------------------------------------------------------------------
@@ -316,6 +319,7 @@ class RunReplay:
         """Read each log."""
         work = self.work
         stitching = Stitch(self._openings(), work.start, self.context.settings.overlap, work.anchors)
+        self._recounted.clear()
         for segment in self.segments:
             head, place = segment.head, stitching.begin()
             cursor = segment.cursor if work.anchors else None
@@ -324,6 +328,8 @@ class RunReplay:
             segment.place = place
             self._scanned = Scan(head.path, work.state, start_ns=head.start_ns, fold_rows=fold_rows, steps=place.steps)
             segment.facts = self._scanned.read(young=work.is_young(segment))
+            if segment.cursor is not None and contact.is_placed(segment):
+                self._recounted[segment.head.path] = decay.recount(segment)
             stitching.end(segment.facts)
 
     def _has_news(self, fields: RunFields) -> bool:
@@ -370,6 +376,7 @@ class RunReplay:
         gaps = len(work.state.gaps)
         has_console = reading is not None or any(fact.lines.console for fact in facts)  # or may have
         begun = self._point  # of the last log; then the others lie before it, read and sent
+        is_whole = begun is None and not any(self._recounted.values())
         structured = has_console and "STRUCTURED_CONSOLE_LOGS" in self.context.features(remote.project)
         for segment in self.segments:
             log, found = os.fspath(segment.head.path), segment.found
@@ -400,7 +407,8 @@ class RunReplay:
                 if any(lock.lost for lock in self._held):
                     raise LockedError("another sync took it over, because this one had given no sign of life")
 
-            printed = console_file if begun is None else runfiles.ConsoleFile()
+            point = begun if is_last and begun is not None else self._recounted.get(segment.head.path)
+            printed = console_file if is_whole else runfiles.ConsoleFile()
             with contextlib.ExitStack() as held:
                 if printed is not console_file:
                     held.enter_context(contextlib.closing(printed))
@@ -418,14 +426,14 @@ class RunReplay:
                     advance,
                     work.state if work.folds_later else None,
                     share.body_bytes,
-                    point=begun if is_last else None,
+                    point=point,
                     reading=reading,
                 )
                 lane.send(last)
             self._point = lane.point
         if work.folds_later and reading is None:
             facts[0].damage += work.state.gaps[gaps:]
-        return begun is None
+        return is_whole
 
 
 class _LostRunError(Exception):
