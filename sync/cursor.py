@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -190,8 +190,10 @@ class Cursor:
 
     def save(self, path: Path, *, durably: bool = True) -> None:
         """Replace the cursor file. If not `durably`, a power cut (but no kill) may take it back to an earlier one, or away."""
+        # As `json` has it: what a server gave may hold NaN, infinities, and integers of any size.
+        inherited: Any = orjson.Fragment(json.dumps(self.inherited)) if self.inherited else {}
         try:
-            text = orjson.dumps(self, option=orjson.OPT_INDENT_2)
+            text = orjson.dumps(replace(self, inherited=inherited), option=orjson.OPT_INDENT_2)
         except TypeError:  # a lone surrogate in a key that was left out
             text = json.dumps(asdict(self), indent=2).encode()
         write_whole(path, _sealed(text + b"\n"), durably=durably)

@@ -64,3 +64,30 @@ def test_a_cursor_with_its_seal_is_believed(rig: Rig) -> None:
     kept.save(cursor(log))
 
     assert load([cursor(log)]) == (kept, "")
+
+
+@pytest.mark.parametrize("odd", [{"nan": float("nan"), "deep": [[[float("-inf")]]]}, {"large": 10**30}])
+def test_what_a_server_gave_stays_as_it_was(rig: Rig, odd: dict[str, Any]) -> None:
+    """NaN, infinities and large integers of logs that are not here: a later sync of the one that is does not change them."""
+    first = logs.make_log(
+        rig.folder / "run-20260921_131320-n" / "run-n.wandb",
+        *(logs.header_record(), logs.run_record("n", config=odd), logs.row(0)),
+        *(logs.summary_record(odd), logs.exit_record()),
+    )
+    rig.settle(first)
+    rig.sync()
+    first.unlink()
+    log = rig.folder / "run-20260921_141320-n" / "run-n.wandb"
+    start = logs.START_S + 3600
+    logs.make_log(log, logs.header_record(), logs.run_record("n", start=start, resume=True), logs.row(1, start=start))
+    for step in (2, 3):
+        rig.settle(log)
+        rig.sync()
+        logs.make_log(log, logs.row(step, start=start), append=True)
+    rig.settle(log)
+    rig.sync()
+
+    run = rig.backend.runs["n"]
+    assert [row["_step"] for row in run.rows] == [0, 1, 2, 3]
+    assert {key: repr((run.summary or {})[key]) for key in odd} == {key: repr(value) for key, value in odd.items()}
+    assert {key: repr(run.config[key]["value"]) for key in odd} == {key: repr(value) for key, value in odd.items()}
