@@ -137,11 +137,21 @@ def check(work: RunWork, *, following: bool) -> None:
 def _check_tail(work: RunWork, tail: str) -> None:
     """See that the last row at the server is of one of these logs."""
     if tail and not any(tails.holds(segment.found, tails.row_of(tail)) for segment in work.segments):
-        raise Refused(
-            f"the run {work.plan.run_id} at the server ends in a row that is not of these logs: others have written to it, "
-            "or it was deleted and made again; sync all logs of the run in one command, or send this one as "
-            "another run (--id NEW)"
+        why = _damage(work) or (
+            "others have written to it, or it was deleted and made again; sync all logs of the run in one command, or send "
+            "this one as another run (--id NEW)"
         )
+        raise Refused(f"the run {work.plan.run_id} at the server ends in a row that is not of these logs: {why}")
+
+
+def _damage(work: RunWork) -> str:
+    """Why rows that were sent from here may be in no log any more, and what to do; empty if no log is damaged."""
+    lost = [line for segment in work.segments for line in segment.found.damage_lines()]
+    return (
+        f"damaged are {shorten(lost)}; nothing there is written over: bring back a whole copy of the log"
+        if lost
+        else ""
+    )
 
 
 def _check_samples(work: RunWork, status: ResumeStatus, known: list[Cursor]) -> None:
@@ -253,20 +263,16 @@ def _check_first(work: RunWork) -> None:
     if lines <= rows and (ours or ("_timestamp" not in tail and is_our_writer(status, work.segments))):
         _note_what_stays(work, status)
         return  # all lines are written again: those that are there were of these logs in another arrangement
+    damaged = _damage(work)
     if ours:
-        lost = [line for fact in facts for line in fact.damage_lines()]
-        why = (
-            f"it is damaged ({shorten(lost)}), and nothing there is written over: bring back a whole copy of it"
-            if lost
-            else f"a sync that another tool repeated has written rows twice; {_OTHER_ID}"
-        )
+        why = damaged or f"a sync that another tool repeated has written rows twice; {_OTHER_ID}"
         raise Refused(
             f"the server holds {counted(lines, 'row')} for run {work.plan.run_id}, of which this log has {rows}: {why}"
         )
     if lines:
+        why = damaged or f"sync it together with the logs (or the newer copy) that they are from, {_OTHER_ID}"
         raise Refused(
-            f"the server already holds {counted(lines, 'row')} for run {work.plan.run_id} that are not those of this log: sync it together "
-            f"with the logs (or the newer copy) that they are from, {_OTHER_ID}"
+            f"the server already holds {counted(lines, 'row')} for run {work.plan.run_id} that are not those of this log: {why}"
         )
 
 

@@ -136,6 +136,8 @@ class RunReplay:
         if not work.is_lost:
             for segment in self.segments:
                 segment.load_cursor(work.target, again=settings.include_synced)
+                if not (settings.include_synced or settings.dry_run or segment.is_sent()):
+                    segment.places.unmark()  # now: what follows may fail
         again = settings.include_synced or settings.changes_run or self._is_stitched_otherwise()
         if not (again or settings.dry_run) and is_done(self.segments):
             return verdict.finish(work, NOTHING_NEW)

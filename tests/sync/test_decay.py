@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from runferry.sync import Verdict
+from runferry.sync.transport import Answer
 from support import logs
-from support.syncrig import Rig, cursor, marker, unsealed
+from support.syncrig import Rig, cursor, marker, on, unsealed
 
 ROWS = 900
 FLIPPED = 100_000
@@ -140,5 +141,36 @@ def test_a_log_without_its_cursor_that_holds_less_than_the_server_says_why(rig: 
     report = rig.only(rig.sync())
 
     assert report.verdict is Verdict.FAILED
-    assert "it is damaged" in report.reason
+    assert "damaged are bytes" in report.reason
     assert len(steps(rig)) == ROWS
+
+
+@pytest.mark.parametrize("change", ["damaged", "cut", "grown"])
+def test_a_marker_does_not_outlive_what_it_was_set_for(rig: Rig, change: str) -> None:
+    """Also where the sync that finds the change gets nowhere: the log is not the one that is at the server."""
+    log = rig.run()
+    rig.sync()
+    assert marker(log).exists()
+    if change == "grown":
+        logs.make_log(log, logs.row(5), append=True)
+        rig.backend.before = on("RunResumeStatus", Answer(500, {}, b""))
+    elif change == "cut":
+        log.write_bytes(log.read_bytes()[:-200])
+    else:
+        flip(log, log.stat().st_size - 300)
+    rig.settle(log)
+
+    assert rig.only(rig.sync(retry_for=0.0)).verdict in {Verdict.FAILED, Verdict.PARTIAL}
+
+    assert not marker(log).exists()
+
+
+def test_a_marker_of_an_unchanged_log_stays_where_nothing_can_be_asked(rig: Rig) -> None:
+    """All of it is at the server, whatever becomes of a wish to send it again."""
+    log = rig.run()
+    rig.sync()
+    rig.backend.before = on("RunResumeStatus", Answer(500, {}, b""))
+
+    assert rig.only(rig.sync(retry_for=0.0, include_synced=True)).verdict is not Verdict.SYNCED
+
+    assert marker(log).exists()
