@@ -249,7 +249,8 @@ def _check_first(work: RunWork) -> None:
     rows = sum(fact.lines.history for fact in facts)
     tail = tails.row_of(status.history_tail[-1]) if status.history_tail else {}
     if tail and 0 < lines <= rows and tails.is_row_at(work.segments, lines - 1, tail):
-        start.known_rows = lines
+        if not any(map(tails.may_lack_values, facts)):
+            start.known_rows = lines  # else all lines are written again, and what no line has room for is found out
         _note_what_stays(work, status)
         return
     ours = bool(tail) and any(tails.holds(fact, tail) for fact in facts)

@@ -18,6 +18,7 @@ from .scan import Facts, good_records
 from .segment import Segment
 
 _MICROSECOND = 1e-6
+_LARGE_ROW = 256 * 1024  # bytes of its values; proxies that take the least take bodies of 1 MiB
 
 
 def row_of(text: str) -> dict[str, Any]:
@@ -45,7 +46,24 @@ def is_row_at(segments: Iterable[Segment], index: int, row: dict[str, Any]) -> b
         if place is not None and place.base.history <= index < place.base.history + facts.lines.history:
             index -= place.base.history
             records = _records(facts.log, facts.steps)
-            return any(at == index and _is(row, found, step + place.step_shift) for at, step, found in records)
+            return any(at == index and _is(row, found, step + place.step_shift) for at, step, found, _ in records)
+    return False
+
+
+def may_lack_values(facts: Facts) -> bool:
+    """Whether a row of a log is so large that it may have been sent without its largest values: no row of the server tells.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    if facts.end < _LARGE_ROW:
+        return False
+    size, before = 0, -1
+    for index, _, _, values in _records(facts.log, facts.steps):
+        size = values + (size if index == before else 0)
+        before = index
+        if size > _LARGE_ROW:
+            return True
     return False
 
 
@@ -60,7 +78,7 @@ def log_holds(log: Path, row: dict[str, Any]) -> bool:
     Raises:
         OSError: the log cannot be read.
     """
-    return any(_is(row, found, None) for _, _, found in _records(log, ALL_STEPS))
+    return any(_is(row, found, None) for _, _, found, _ in _records(log, ALL_STEPS))
 
 
 def log_samples(log: Path, time: float) -> bool:
@@ -79,8 +97,8 @@ def log_samples(log: Path, time: float) -> bool:
     return False
 
 
-def _records(log: Path, steps: Steps) -> Iterator[tuple[int, int, dict[str, bytes]]]:
-    """The history records of a log: row number, step, and the texts of their own values."""
+def _records(log: Path, steps: Steps) -> Iterator[tuple[int, int, dict[str, bytes], int]]:
+    """The history records of a log: row number, step, the texts of their own values, and the bytes of all of them."""
     rows, index = Rows(0, steps), -1
     with log.open("rb", buffering=0) as file:
         for record in good_records(file):
@@ -100,7 +118,7 @@ def _records(log: Path, steps: Steps) -> Iterator[tuple[int, int, dict[str, byte
             texts = {"_timestamp": values[time]} if time >= 0 else {}
             if time < 0:
                 texts = {path[0]: value for path, value in zip(paths, values, strict=True) if len(path) == 1}
-            yield index, rows.latest.number if step is None else step, texts
+            yield index, rows.latest.number if step is None else step, texts, sum(map(len, values))
 
 
 def _is(row: dict[str, Any], texts: dict[str, bytes], step: int | None) -> bool:

@@ -10,7 +10,7 @@ from runferry.logformat import load as load_run
 from runferry.sync import Verdict
 from runferry.sync.cursor import load
 from support import logs
-from support.syncrig import Rig, cursor, unsealed
+from support.syncrig import Rig, cursor, marker, unsealed
 
 
 @pytest.mark.parametrize("stream", ["history", "events", "console"])
@@ -91,3 +91,23 @@ def test_what_a_server_gave_stays_as_it_was(rig: Rig, odd: dict[str, Any]) -> No
     assert [row["_step"] for row in run.rows] == [0, 1, 2, 3]
     assert {key: repr((run.summary or {})[key]) for key in odd} == {key: repr(value) for key, value in odd.items()}
     assert {key: repr(run.config[key]["value"]) for key in odd} == {key: repr(value) for key, value in odd.items()}
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_value_that_was_left_out_is_missing_without_the_cursor_too(rig: Rig, parts: int) -> None:
+    """The server has a row at that line, which does not tell what was left out of it."""
+    size = 12_000_000 // parts
+    large = [logs.row(1, {f"large{part}": "x" * size}) for part in range(parts)]
+    log = rig.folder / "run-20260921_141320-v" / "run-v.wandb"
+    after = logs.row(2, {f"large{part}": 0 for part in range(parts)})
+    logs.make_log(log, logs.header_record(), logs.run_record("v"), logs.row(0), *large, after, logs.exit_record())
+    rig.settle(log)
+    first = rig.only(rig.sync())
+    cursor(log).unlink()
+
+    report = rig.only(rig.sync())
+
+    assert (report.verdict, report.missing) == (Verdict.PARTIAL, first.missing)
+    assert report.missing[0].startswith("step 1: large")
+    assert not marker(log).exists()
+    assert [row["_step"] for row in rig.backend.runs["v"].rows] == [0, 1, 2]
