@@ -143,6 +143,9 @@ def plain_row(*pairs: tuple[str, str], how: str = "+1", summary: str = "none") -
         [plain_row(("a", "[1"), ("b", "2]"), ("c", "3,4")), plain_row(("a", "1"))],
         [plain_row(("a", '"x'), ("b", 'y"'), ("c", "3,4")), plain_row(("a", "1"))],
         [plain_row(("a", "1"), ("a", "2")), plain_row(("a", "3"))],
+        [plain_row(("a", "1"), ("b", "2")), plain_row(("b", "3"), ("a", "4"))],
+        [plain_row(("_runtime", "5"), summary="other"), plain_row(("a", "1"), summary="other")],
+        [plain_row(("a", "1")), plain_row(("b", "3")), plain_row(("a", "4"))],
         [plain_row(("_wandb", '{"x":1}'), summary="other"), plain_row(("a", "1"), summary="other")],
         [plain_row((key, text), summary="other") for key, text in (("a", "1"), ("_wandb", '{"x":1}'), ("a", "2"))],
         [plain_row(("a", "1"), summary="repeated"), plain_row(("b", "3"), how="+0"), plain_row(("b", "2"))],
@@ -173,10 +176,10 @@ PLAIN = messages.HistoryRecord(
 def taken(*bodies: bytes) -> Block | None:
     """The last row as a block of its own, if it is plain beside those before it."""
     rows = PlainRows(0, folds=True)
-    for body in bodies:
-        gathered = rows.gather([("history", body, 0, len(body), 0, len(body))], 0)
-    end, spoken = gathered.reach(0, 1, None, b"")
-    return rows.block(gathered, 0, 1, 0, spoken) if end else None
+    gathered = rows.gather([("history", body, 0, len(body), 0, len(body)) for body in bodies], 0)
+    last = len(bodies) - 1
+    end, spoken = gathered.reach(last, last + 1, None, b"")
+    return rows.block(gathered, last, end, 0, spoken) if end > last else None
 
 
 @settings(max_examples=600, deadline=None)

@@ -12,7 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from itertools import pairwise
+from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 from unittest import mock
@@ -21,7 +22,7 @@ import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runferry.logformat import Batch, LogReader, messages
+from runferry.logformat import Batch, Gap, LogReader, messages
 from runferry.logformat.constants import BLOCK_SIZE
 from runferry.sync import ahead, onereading, region
 from runferry.sync.ahead import Ahead
@@ -103,16 +104,16 @@ def odd(kind: str, step: int) -> list[Any]:
         "config": lambda: [logs.config_record({"c": step})],
         "summary": lambda: [logs.summary_record({"best": step})],
         "speaks": lambda: [logs.summary_record({"k1": -1.5, "_step": step + 3})],
-        "null": lambda: [logs.row(step, {"k1": None, "k2": 2})],
+        "null": lambda: [logs.row(10**6 + step, {"k1": None, "k2": 2})],
         "nested": lambda: [
             messages.Record(history=messages.HistoryRecord(item=[
                 messages.HistoryItem(nested_key=["a", "b"], value_json="1"),
-                messages.HistoryItem(nested_key=["_step"], value_json=str(step)),
+                messages.HistoryItem(nested_key=["_step"], value_json=str(10**6 + step)),
             ]))
         ],
         "part": lambda: [logs.row(max(0, step - 1), {"part": step})],
         "back": lambda: [logs.row(max(0, step - 40), {"k1": 0.5})],
-        "wide": lambda: [logs.row(step, {"wide": "x" * 40_000})],
+        "wide": lambda: [logs.row(10**6 + step, {"wide": "x" * 40_000})],
         "run": lambda: [logs.run_record(RUN, config={"again": True})],
         "metric": lambda: [
             messages.Record(metric=messages.MetricRecord(name="k1", summary=messages.MetricSummary(min=True)))
@@ -206,16 +207,69 @@ def test_regions_leave_what_reading_from_the_front_leaves(
 @pytest.mark.parametrize("announced", [True, False])
 def test_nearly_all_of_a_log_of_plain_rows_comes_in_regions(tmp_path: Path, announced: bool) -> None:
     """Samples and console lines between the rows do not change that."""
-    script = [(step, ("sample", "console")[step % 2]) for step in range(0, ROWS, 13)]
-    data = make(tmp_path, script, announced=announced).read_bytes()
+    script = [(step, ("sample", "console")[step % 2]) for step in range(0, 3000, 13)]
+    data = make(tmp_path, script, announced=announced, count=3000).read_bytes()
 
     result, used = outcome(data, [])
 
     assert used >= len(data) // SIZE - 3
-    assert len(result[0][RUN]["lines"]["history"]) == ROWS
+    assert len(result[0][RUN]["lines"]["history"]) == 3000
 
 
-@pytest.mark.parametrize("kind", ["null", "nested", "part", "speaks", "wide"])
+def test_a_summary_record_speaks_for_a_row_of_a_later_region(tmp_path: Path) -> None:
+    """What it says of that step stays, whatever the row says: who reads the region cannot know of it."""
+    rows = [peer_row(step, random.Random(step), announced=False) for step in range(3000)]
+    rows[2400] = [logs.row(2400, {"u": 2})]
+    early = logs.summary_record({"u": 1, "_step": 2400})
+    log = logs.make_log(tmp_path / "x.wandb", logs.run_record(RUN), *chain(*rows[:40]), early, *chain(*rows[40:]))
+
+    result, used = outcome(log.read_bytes(), [])
+
+    assert used == 0  # of later ones, too: as long as it is the latest that was said
+    assert result == outcome(log.read_bytes(), None)[0]
+    assert result[0][RUN]["summary"]["u"] == 1
+
+
+def test_only_a_region_that_begins_where_the_reading_is_takes_its_place(tmp_path: Path) -> None:
+    """One that begins or was taken for granted otherwise is read from the front."""
+    log = make(tmp_path, [], announced=True)
+    with small_regions(), log.open("rb", buffering=0) as file:
+        good = read_region(file, SIZE, PlainRows(0, folds=True))
+        assert good is not None
+        rows = good.before, good.spoken
+        for change in ({}, {"begin": good.begin + 1}, {"before": b"0"}, {"spoken": b"0"}):
+            offered = {SIZE: replace(good, **change)}
+            regions: Any = mock.Mock(region=lambda edge, offered=offered: offered.get(edge))
+            found = list(ahead.batches(LogReader(file), regions, lambda: rows))
+            positions = [
+                offset
+                for item in found
+                for offset in (
+                    [part.begin for part in [item] if isinstance(part, Region)]
+                    or [item.base + entry[4] for entry in getattr(item, "entries", [])]
+                )
+            ]
+
+            assert [isinstance(item, Region) for item in found].count(True) == (not change)
+            assert positions == sorted(set(positions))
+            assert found[-1].end == log.stat().st_size
+
+
+def test_records_lost_behind_a_region_are_counted(tmp_path: Path) -> None:
+    """By the number of the region's last record."""
+    log = make(tmp_path, [], announced=True)
+    with small_regions(), log.open("r+b", buffering=0) as file:
+        good = read_region(file, SIZE, PlainRows(0, folds=True))
+        assert good is not None
+        file.seek(good.end + 20)
+        file.write(b"\xff")
+        regions: Any = mock.Mock(region=lambda edge: good if edge == SIZE else None)
+        found = list(ahead.batches(LogReader(file), regions, lambda: (good.before, good.spoken)))
+
+    assert [gap.records_lost for gap in found if isinstance(gap, Gap)] == [1]
+
+
+@pytest.mark.parametrize("kind", ["null", "nested", "part", "speaks", "wide", "run"])
 def test_a_region_with_what_is_not_plain_is_read_from_the_front(tmp_path: Path, kind: str) -> None:
     """What a row means may depend on all that stands before it."""
     log = make(tmp_path, [(600, kind)], announced=True)
@@ -339,7 +393,7 @@ def test_a_log_without_plain_rows_is_left_to_one_process(tmp_path: Path) -> None
     assert used == 0
     assert asides
     assert all(near.is_closed for near in asides)
-    assert result[1][2] == ROWS
+    assert result[1][2] == 2 * ROWS
 
 
 def test_small_logs_and_single_cores_start_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
