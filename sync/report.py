@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
+from ..logformat.words import counted as counted  # noqa: PLC0414 - whoever words a report finds it here
+
 NOTHING_NEW = "nothing new"
 """The reason of a verdict that stands because nothing has changed since it was given."""
 NOTHING_YET = "no record yet: the run begins"
@@ -248,11 +250,6 @@ class Report:
         for run in self.runs:
             counts[run.verdict.value] = counts.get(run.verdict.value, 0) + 1
         return counts
-
-
-def counted(number: int, word: str) -> str:
-    """How many of what: "1 row", "2 rows"; `word` is the singular of one that takes an s."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def elapsed(seconds: float) -> str:

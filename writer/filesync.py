@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from ..logformat.words import counted
 from .filesystem import FileSystem
 
 MAX_THREADS = 4
@@ -90,7 +91,9 @@ class FileSync:
                 self._fs.sync_directory(folder)
         if failures and not self.unsure:
             self.unsure = True
-            self._warn(f"{failures} files in {paths[0].parent} could not be synced: a power cut may cost them")
+            self._warn(
+                f"{counted(failures, 'file')} in {paths[0].parent} could not be synced: a power cut may cost them"
+            )
 
 
 def _taken(paths: deque[Path]) -> list[Path]:

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from ..logformat.constants import FILE_HEADER
 from ..logformat.framing import Framer
+from ..logformat.words import counted
 from .encoding import varint
 from .filesystem import FileSystem
 from .segment import Place, Segment, WriteError
@@ -333,7 +334,9 @@ class Journal:
         again = self._start_over()
         self.tally.rows_written -= rows
         self.tally.rows_dropped += rows - again
-        self._warn(f"{path} was deleted, and {rows - again} rows with it. Training goes on, and a new log is begun.")
+        self._warn(
+            f"{path} was deleted, and {counted(rows - again, 'row')} with it. Training goes on, and a new log is begun."
+        )
 
     def _start_over(self) -> int:
         """Give up the segment and queue again what was written to it since the last good sync; how many rows."""

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..logformat.words import counted
+
 
 class FinishReport(NamedTuple):
     """What became of a run's rows."""
@@ -35,13 +37,13 @@ class FinishReport(NamedTuple):
 
     def __str__(self) -> str:
         where = str(self.paths[-1]) if self.paths else "no log"
-        text = f"{self.rows_written} rows in {where}"
+        text = f"{counted(self.rows_written, 'row')} in {where}"
         if self.rows_dropped:
-            text += f"; {self.rows_dropped} rows did not make it"
+            text += f"; {counted(self.rows_dropped, 'row')} did not make it"
         if self.others_dropped:
-            text += f"; {self.others_dropped} other records (samples, console output) did not make it"
+            text += f"; {counted(self.others_dropped, 'other record')} (samples, console output) did not make it"
         if self.rows_unsure:
-            text += f"; {self.rows_unsure} rows are in a file that could not be synced"
+            text += f"; {counted(self.rows_unsure, 'row')} in a file that could not be synced"
         if not self.synced:
             text += "; not synced to the device"
         return text

@@ -214,4 +214,4 @@ run.log({{"a": 1}})
 
     assert child.returncode == {"": 0, "run.finish()": 0, "sys.exit(3)": 3}.get(ending, -15)
     assert time.monotonic() - started < 8
-    assert "1 rows did not make it" in err
+    assert "1 row did not make it" in err

@@ -128,7 +128,7 @@ rows(run)
     out, err, _ = child(tmp_path, body)
 
     assert out == "3 1 False\n"
-    assert err.count("was deleted, and 1 rows with it") == 1
+    assert err.count("was deleted, and 1 row with it") == 1
     state = fold(only_log(tmp_path / "d"))
     assert [row["n"] for row in state.rows] == [0, 1, 2]
     assert state.exit_code == 0

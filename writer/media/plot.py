@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...logformat.words import counted
 from .chart import CustomChart
 from .libraries import library, listed, to_array
 from .table import Table
@@ -94,10 +95,10 @@ def line_series(  # noqa: PLR0917 - the peer's signature
     single = not across or not isinstance(across[0], Iterable) or isinstance(across[0], (str, bytes))
     axes = [across] * len(lines) if single else [list(each) for each in across]
     if len(axes) != len(lines):
-        raise ValueError(f"{len(axes)} series of x values for {len(lines)} lines")
+        raise ValueError(f"{len(axes)} series of x values for {counted(len(lines), 'line')}")
     names = [f"line_{number}" for number in range(len(lines))] if keys is None else list(keys)
     if len(names) != len(lines):
-        raise ValueError(f"{len(names)} names for {len(lines)} lines")
+        raise ValueError(f"{counted(len(names), 'name')} for {counted(len(lines), 'line')}")
     rows = [
         [x, name, y]
         for name, axis, values in zip(names, axes, lines, strict=True)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
+from ...logformat.words import counted
 from ..runfiles import RunFiles
 from ..values import TooDeepError
 from .base import Media, MediaContext, StagedMedia
@@ -160,7 +161,9 @@ class Table(Media):
         _checked_columns([name])
         with self._lock:
             if self.columns and len(data) != len(self.data):
-                raise ValueError(f"the table has {len(self.data)} rows; the column has {len(data)} cells")
+                raise ValueError(
+                    f"the table has {counted(len(self.data), 'row')}; the column has {counted(len(data), 'cell')}"
+                )
             kind: ColumnType = optional_type(Unknown()) if optional else Unknown()
             cells = list(data)
             for cell in cells:
