@@ -77,9 +77,9 @@ def test_lines_of_one_or_several_axes():
 
     assert one == [[0, "p", 1], [1, "p", 2], [0, "q", 3], [1, "q", 4]]
     assert several == [[0, "line_0", 1], [5, "line_1", 3], [6, "line_1", 4]]
-    with pytest.raises(ValueError, match="3 names for 1 lines"):
+    with pytest.raises(ValueError, match="3 names for 1 line"):
         plot.line_series([0], [[1]], keys="abc")
-    with pytest.raises(ValueError, match="2 series of x values for 1 lines"):
+    with pytest.raises(ValueError, match="2 series of x values for 1 line"):
         plot.line_series([[0], [1]], [[1]])
 
 
