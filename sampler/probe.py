@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from .context import Context
+from .metric import Metric
 from .settings import SamplerSettings
 
 Values = dict[str, "int | float"]
@@ -50,6 +51,7 @@ class Probe:
     name: ClassVar[str]
     tier: ClassVar[Tier] = Tier.INLINE
     prefixes: ClassVar[tuple[str, ...]] = ()  # what its keys start with; no other probe may use them
+    metrics: ClassVar[tuple[Metric, ...]] = ()  # all that it may write
     instance = ""  # tells instances of one probe apart, such as a path
 
     @classmethod
