@@ -348,6 +348,11 @@ def _go_on_without(work: RunWork, gone: set[int]) -> None:
     Raises:
         Refused: a log cannot grow, or has no place, without those that are gone.
     """
+    if max(gone) > work.last.head.start_ns:
+        raise Refused(
+            f"later logs of run {work.plan.run_id} are not here, and its config, summary and end are theirs to say: sync all "
+            "logs of the run in one command"
+        )
     newest = max(gone | {segment.head.start_ns for segment in work.segments if segment.cursor is not None})
     for segment in work.segments:
         cursor, start_ns = segment.cursor, segment.head.start_ns
@@ -358,9 +363,17 @@ def _go_on_without(work: RunWork, gone: set[int]) -> None:
                 "them: sync all logs of the run in one command"
             )
     fresh = next((segment for segment in work.segments if segment.cursor is None), None)
+    inherited = work.inherited
+    status = ask(work)
+    if work.is_unanswered:
+        raise Refused(
+            f"the server does not say what it holds of run {work.plan.run_id}, and some of its logs are not here"
+        )
+    if (
+        status is not None and not inherited.config
+    ):  # logs before these may have been here: the server has what they said
+        work.inherited = Inherited.from_status(status)
     if fresh is not None:
-        inherited = work.inherited
-        status = ask(work)
         if status is None:
             raise Refused(f"the server has lost run {work.plan.run_id}, and some of its logs are not here any more")
         placed = [segment.cursor for segment in work.segments if segment.cursor is not None]

@@ -20,7 +20,6 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
     reports = []
     for segment in work.segments:
         cursor, head = segment.position, segment.head
-        is_last = segment is work.last
         if segment.facts is not None:
             segment.missing += segment.facts.damage_lines()
             segment.missing += cursor.dropped
@@ -33,7 +32,7 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             cursor.follow_links = work.context.settings.follow_links
             cursor.size, cursor.gaps, cursor.lacks = segment.facts.size, segment.facts.gaps(), len(segment.missing)
             cursor.save(segment.places.cursor)
-        ended = not is_last or work.exit_code(segment) is not None
+        ended = has_ended(work, segment)
         reason = note
         if segment.missing:
             verdict, reason = Verdict.PARTIAL, what_is_missing(segment.missing)
@@ -51,6 +50,13 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
         try_again = work.only_late and not _lost_for_good(segment)
         reports.append(report(work, segment, verdict, reason, try_again=try_again))
     return reports
+
+
+def has_ended(work: RunWork, segment: Segment) -> bool:
+    """Whether a log will not grow: it says so, or a later one of its run is known, be it here or not."""
+    kin = segment.cursor.kin if segment.cursor is not None else []
+    is_followed = segment is not work.last or any(start > segment.head.start_ns for start in kin)
+    return is_followed or work.exit_code(segment) is not None
 
 
 def what_is_missing(missing: list[str]) -> str:
@@ -119,7 +125,7 @@ def report(
         missing=tuple(segment.missing),
         try_again=try_again,
         credentials=credentials,
-        ended=segment is not work.last or work.exit_code(segment) is not None,
+        ended=has_ended(work, segment),
         url=_url(work, segment),
     )
 

@@ -121,3 +121,52 @@ def test_a_name_that_no_address_can_hold_fails_alone(rig: Rig, where: str) -> No
 
     assert "internal" not in report.reason
     assert report.verdict is (Verdict.SYNCED if where in ("tags", "notes") else Verdict.FAILED)
+
+
+def three_logs(rig: Rig) -> list[Path]:
+    """A run in three logs, each in a folder of its own, the last without an end; all of them sent."""
+    paths = []
+    for number in range(3):
+        start = logs.START_S + 3600 * number
+        log = rig.folder / f"job{number}" / f"run-20260921_1{number}1320-j" / "run-j.wandb"
+        run = logs.run_record("j", start=start, resume=number > 0, config={f"config{number}": number})
+        rows = [logs.row(step, {f"key{number}": step}, start=start) for step in (2 * number, 2 * number + 1)]
+        logs.make_log(log, logs.header_record(), run, *rows, *([logs.exit_record()] if number < 2 else []))
+        rig.settle(log)
+        paths.append(log)
+    assert [run.verdict for run in rig.sync(*paths).runs] == [Verdict.SYNCED, Verdict.SYNCED, Verdict.LIVE]
+    rig.backend.forget()
+    return paths
+
+
+@pytest.mark.parametrize("named", [[1, 2], [2]])
+def test_logs_that_were_here_the_last_time_keep_what_they_said(rig: Rig, named: list[int]) -> None:
+    """A log that grows, named without the earlier ones, changes nothing of their config and summary."""
+    paths = three_logs(rig)
+    logs.make_log(paths[2], logs.row(6, start=logs.START_S + 7200), logs.exit_record(), append=True)
+    rig.settle(paths[2])
+
+    assert {run.verdict for run in rig.sync(*(paths[number] for number in named)).runs} == {Verdict.SYNCED}
+
+    run = rig.backend.runs["j"]
+    assert {key: run.config[key]["value"] for key in ("config0", "config1", "config2")} == {
+        "config0": 0,
+        "config1": 1,
+        "config2": 2,
+    }
+    assert {key: (run.summary or {})[key] for key in ("key0", "key1", "key2")} == {"key0": 1, "key1": 3, "key2": 5}
+    assert {run.reason for run in rig.sync(*paths).runs} == {"nothing new"}
+
+
+@pytest.mark.parametrize("named", [[0], [1], [0, 1]])
+def test_earlier_logs_by_themselves_have_ended_and_say_nothing_of_the_run(rig: Rig, named: list[int]) -> None:
+    """Each is synced as it was, whether or not it has an end of its own; what there is to say of the run is the later log's."""
+    paths = three_logs(rig)
+    early = [paths[number] for number in named]
+
+    assert {run.verdict for run in rig.sync(*early).runs} == {Verdict.SYNCED}
+    assert all(marker(log).exists() for log in early)
+    assert rig.backend.requests == []
+    report = rig.sync(*early, include_synced=True)
+    assert all("theirs to say" in run.reason for run in report.runs)
+    assert "UpsertBucket" not in rig.backend.operations()
