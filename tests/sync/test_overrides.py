@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,7 @@ def test_the_shell_changes_nothing_of_what_is_sent(rig: Rig, tmp_path: Path, mon
 
 
 def test_settings_files_of_the_user_name_the_server(tmp_path: Path) -> None:
-    """Ours is stronger than the peer's, variables than both; a file that cannot be read counts for nothing."""
+    """Ours is stronger than the peer's, variables than both; one that cannot be read may name another server."""
     ours, theirs = tmp_path / ".config/runferry/settings", tmp_path / ".config/wandb/settings"
     for path in (ours, theirs):
         path.parent.mkdir(parents=True)
@@ -149,7 +150,8 @@ def test_settings_files_of_the_user_name_the_server(tmp_path: Path) -> None:
     assert find_base_url({"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path) == "https://theirs.test"
     assert find_base_url({"RUNFERRY_CONFIG_DIR": str(ours.parent)}, tmp_path / "away") == "https://ours.test"
     ours.write_bytes(b"\xff\xfe")
-    assert find_base_url({}, tmp_path) == "https://theirs.test"
+    with pytest.raises(UsageError, match=re.escape(str(ours))):
+        find_base_url({}, tmp_path)
 
 
 def test_every_log_of_a_run_keeps_its_environment(rig: Rig) -> None:
