@@ -255,9 +255,8 @@ def _replay(plan: RunPlan, context: Context) -> list[RunReport] | str:
         place = f"{Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where is not None else "?"
         reason = f"internal error at {place}: {type(error).__name__}: {error}"
         if isinstance(error, MemoryError):
-            reason = (
-                "the system gives no more memory: use fewer --jobs, or raise its limit (of the job, or `ulimit -v`)"
-            )
+            limits = "use fewer --jobs, or raise the limit of the job, or `ulimit -v`"
+            reason = f"no more memory: {limits} ({str(error) or place})"
         failed = [RunReport(os.fspath(head.path), plan.run_id, Verdict.FAILED, reason) for head in plan.segments]
         return [*failed, *_copies(plan)]
 
