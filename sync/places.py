@@ -18,6 +18,8 @@ from typing import BinaryIO
 
 from .errors import UsageError
 
+_MARKED_S = 2.0  # as coarse as FAT keeps the time of a file
+
 
 def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """`RUNFERRY_STATE_DIR`, else `$XDG_STATE_HOME/runferry`, else `~/.local/state/runferry`.
@@ -80,6 +82,13 @@ class Places:
         """Set the marker, where the directory lets us."""
         with contextlib.suppress(OSError):
             self.marker.touch()
+
+    def is_outgrown(self) -> bool:
+        """Whether the log has changed since its marker was set: what came then, whoever set it cannot have sent."""
+        try:
+            return self.log.stat().st_mtime > self.marker.stat().st_mtime + _MARKED_S
+        except OSError:
+            return False
 
     def unmark(self) -> None:
         """Take the marker away from a log that has grown since."""

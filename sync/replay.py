@@ -79,11 +79,11 @@ class RunReplay:
         except OutOfTime as error:
             return self._broken_off(str(error))
         except Permanent as error:
-            gone = (
-                "; the run was deleted at the server: --id NEW sends it as another run"
-                if error.status in (404, 410)
-                else ""
-            )
+            gone = ""
+            if error.status in (404, 410) and self._has_sent():
+                gone = "; the run was deleted at the server: --id NEW sends it as another run"
+            elif error.status in (404, 410):
+                gone = "; nothing of the run was there before: look at the address of the server, the entity and the project"
             return verdict.failed(work, f"{error}{gone}")
         except Refused as error:
             return verdict.failed(work, str(error), try_again=error.try_again)
@@ -136,6 +136,7 @@ class RunReplay:
         if not work.is_lost:
             for segment in self.segments:
                 segment.load_cursor(work.target, again=settings.include_synced)
+                segment.doubt_marker()
                 if not (settings.include_synced or settings.dry_run or segment.is_sent()):
                     segment.places.unmark()  # now: what follows may fail
         again = settings.include_synced or settings.changes_run or self._is_stitched_otherwise()

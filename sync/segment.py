@@ -13,6 +13,8 @@ from .placing import Place
 from .plan import LogHead
 from .scan import Facts
 
+OUTGROWN = "it was marked as synced by another tool and has changed since, so it was compared with the server"
+
 
 @dataclass
 class Segment:
@@ -66,8 +68,16 @@ class Segment:
         return self.cursor
 
     def is_foreign_synced(self) -> bool:
-        """Whether the peer's marker is there and no cursor of ours says what it stands for."""
+        """Whether the peer's marker is there, not older than the log, and no cursor of ours says what it stands for."""
+        return self._is_foreign_marked() and not self.places.is_outgrown()
+
+    def _is_foreign_marked(self) -> bool:
         return self.places.marker.exists() and not any(path.exists() for path in self.places.cursors)
+
+    def doubt_marker(self) -> None:
+        """Take a note if the log has grown since another tool marked it as synced."""
+        if self.cursor is None and self._is_foreign_marked() and self.places.is_outgrown():
+            self.notes.append(OUTGROWN)
 
     def load_cursor(self, target: Target, *, again: bool = False) -> None:
         """Take the cursor, if it is of this log and target. With `again` it keeps no more than where the lines go."""

@@ -31,7 +31,9 @@ def sync_status(log: Path, state_dir: Path | None = None) -> SyncStatus:
         places = Places(log, log.parent)
     cursor, _ = load(places.cursors)
     if cursor is None:
-        return SyncStatus("synced by wandb" if places.marker.exists() else "no")
+        if not places.marker.exists():
+            return SyncStatus("no")
+        return SyncStatus("grew since" if places.is_outgrown() else "synced by wandb")
     try:
         length = log.stat().st_size
     except OSError:

@@ -40,9 +40,8 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             verdict, reason = Verdict.LIVE, note or "no exit record yet: the run goes on"
         else:
             verdict = Verdict.SYNCED
-            reason = "; ".join([*([note] if note else []), *segment.notes, *cut_notes(work, segment)])
-            if not ended:
-                reason = "all sent; the log has no exit record and has not grown: the run crashed"
+            first = note if ended else "all sent; the log has no exit record and has not grown: the run crashed"
+            reason = "; ".join([*([first] if first else []), *segment.notes, *cut_notes(work, segment)])
         if verdict is Verdict.SYNCED:
             segment.places.mark()
         else:

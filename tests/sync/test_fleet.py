@@ -156,6 +156,7 @@ def test_a_preview_says_what_there_is_to_do(rig: Rig) -> None:
     logs.make_log(grown, logs.row(7), append=True)
     rig.settle(grown)
     marker(foreign).touch()
+    rig.settle(marker(foreign))
     rig.run(run_id="new", rows=1, prefix="run-20260921_150000", start=logs.START_S + 100, exit_code=None, resume=True)
     (rig.folder / "run-bad.wandb").write_bytes(b"")
     rig.backend.forget()

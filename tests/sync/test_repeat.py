@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from runferry.logformat import load
-from runferry.sync import Report, Verdict
+from runferry.sync import Report, SyncSettings, Verdict, preview
+from runferry.sync.status import sync_status
 from runferry.sync.transport import Answer
 from support import logs
+from support.fakebackend import URL
 from support.syncrig import Rig, cursor, marker, on
 
 
@@ -21,6 +23,7 @@ def test_a_log_that_another_tool_marked_is_skipped_unless_asked_for(rig: Rig) ->
     """The peer's marker without a cursor of ours is believed; --include-synced sends the log all the same."""
     log = rig.run()
     marker(log).touch()
+    rig.settle(marker(log))
 
     report = rig.sync()
 
@@ -28,6 +31,30 @@ def test_a_log_that_another_tool_marked_is_skipped_unless_asked_for(rig: Rig) ->
     assert "--include-synced" in rig.only(report).reason
     assert rig.backend.requests == []
     assert rig.only(rig.sync(include_synced=True)).verdict is Verdict.SYNCED
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_marker_that_is_older_than_the_log_is_not_believed(rig: Rig, *, ended: bool) -> None:
+    """What was logged after another tool set it is sent, and the verdict says why; file times are coarse: 2 s are the same."""
+    early, late = (rig.run(run_id=name, exit_code=0 if ended else None) for name in ("early", "late"))
+    for log, age in ((early, 61.5), (late, 63.0)):
+        marker(log).touch()
+        rig.settle(marker(log), age)
+    at = SyncSettings(base_url=URL, state_dir=rig.state)
+    planned = {run.run: run.todo.value for run in preview(rig.folder, at, clock=rig.clock).runs}
+    shown = [sync_status(log).words for log in (early, late)]
+
+    report = rig.sync(stale_after=1.0)
+
+    verdicts = {
+        one.run: (one.verdict, "marked as synced by another tool and has changed" in one.reason) for one in report.runs
+    }
+    assert verdicts == {"early": (Verdict.SKIPPED, False), "late": (Verdict.SYNCED, True)}
+    assert planned == {"early": "skip", "late": "all"}
+    assert shown == ["synced by wandb", "grew since"]
+    assert set(rig.backend.runs) == {"late"}
+    assert rig.backend.runs["late"].rows == load(late).rows
+    assert marker(late).exists()
 
 
 def test_include_synced_brings_back_what_the_server_lost_of_a_run(rig: Rig) -> None:
