@@ -9,18 +9,27 @@ from .history import Path
 from .values import loads
 
 
-def change_config(config: dict[str, Any], change: Any) -> None:
-    """Do to `config` what a ConfigRecord says; a value that is broken or lies deeper than `MAX_NESTING` is left out."""
+def change_config(config: dict[str, Any], change: Any, lost: dict[Path, None]) -> None:
+    """Do to `config` what a ConfigRecord says.
+
+    A value that is broken or lies deeper than `MAX_NESTING` is left out; its path is in `lost` until another one is there.
+    """
     for item in change.update:
         path = tuple(item.nested_key) or (item.key,)
         try:
             value = loads(item.value_json.encode())
         except ValueError:
-            continue  # a broken value drops that item only
-        if len(path) <= MAX_NESTING:
-            _merge(config, path, value)
+            lost[path] = None  # a broken value drops that item only
+            continue
+        if len(path) > MAX_NESTING:
+            lost[path] = None
+            continue
+        lost.pop(path, None)
+        _merge(config, path, value)
     for item in change.remove:
-        _remove(config, tuple(item.nested_key) or (item.key,))
+        path = tuple(item.nested_key) or (item.key,)
+        lost.pop(path, None)
+        _remove(config, path)
 
 
 def put(tree: dict[str, Any], path: Path, value: Any) -> None:

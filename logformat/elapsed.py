@@ -123,12 +123,12 @@ def seconds_of(text: bytes) -> float:
 def largest_seconds(texts: list[bytes]) -> float:
     """The largest number among texts that is no garbage, as seconds; 0 if there is none."""
     try:
-        numbers = list(map(float, texts))
+        largest = max(map(float, texts), default=0.0)
     except ValueError:
-        numbers = list(map(seconds_of, texts))
-    if not math.isfinite(sum(numbers)) or max(numbers, default=0.0) * 1e9 >= LATEST_NS:
-        numbers = [number for number in numbers if number * 1e9 < LATEST_NS]
-    return max(numbers, default=0.0)
+        largest = math.nan
+    if largest * 1e9 < LATEST_NS:
+        return max(largest, 0.0)
+    return max((number for number in map(seconds_of, texts) if number * 1e9 < LATEST_NS), default=0.0)
 
 
 def _shifted(path: Path, text: bytes, shift: float) -> bytes:

@@ -47,7 +47,7 @@ class LogReader:
     """
 
     def __init__(self, file: BinaryIO, *, start: int = 0, at_once: int = BLOCK_SIZE) -> None:
-        """Nothing is read yet. `at_once`: bytes of the first reading, whole blocks."""
+        """Nothing is read yet. `at_once`: bytes of the first reading."""
         self._file = file
         self.seen = start
         """Offset behind the last byte that was looked at."""

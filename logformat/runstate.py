@@ -55,6 +55,7 @@ class RunState:
         self.has_run = False
         """Whether a run record was seen: without one nobody knows which run this is."""
         self.config: dict[str, Any] = {}
+        self._config_lost: dict[Path, None] = {}
         self.metrics: list[Any] = []
         """MetricRecords in order of definition, one per name or glob."""
         self.telemetry: Any = None
@@ -205,6 +206,12 @@ class RunState:
         """Nested summary: rows folded by the metric definitions, then what summary records said after them."""
         return self._summary.tree()
 
+    def lost(self) -> dict[str, list[Path]]:
+        """The keys of `config` and of `summary`, by these names, whose values are no JSON or lie too deep."""
+        summary: list[Path] = []
+        self._summary.tree(summary)
+        return {"config": list(self._config_lost), "summary": summary}
+
     @property
     def row_step(self) -> bytes | None:
         """The text of the latest row's step: a record of the same step is a part of that row."""
@@ -345,12 +352,12 @@ class RunState:
         goes_on = bool(run.runtime or run.starting_step)  # which only our writers say
         self.elapsed.begin_run(started_ns, goes_on=goes_on, runtime=run.runtime)
         self.info.take(run)
-        change_config(self.config, run.config)
+        change_config(self.config, run.config, self._config_lost)
         if run.HasField("telemetry"):
             self.telemetry = run.telemetry
 
     def _config(self, record: Record) -> None:
-        change_config(self.config, record.message())
+        change_config(self.config, record.message(), self._config_lost)
 
     def _summary_record(self, record: Record) -> None:
         body = record.body

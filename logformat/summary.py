@@ -24,6 +24,7 @@ class Summary:
     def __init__(self) -> None:
         self._leaves: dict[Path, bytes] = {}
         self._inner: set[Path] = set()  # paths that leaves lie or lay below
+        self._too_deep: dict[Path, None] = {}
 
     def update(self, paths: tuple[Path, ...], texts: list[bytes], *, nulls: bool = False) -> None:
         """Set many leaves; a null sets nothing unless told, as a row's null says nothing about the metric."""
@@ -40,6 +41,7 @@ class Summary:
     def set(self, path: Path, text: bytes) -> None:
         """Set one leaf to any JSON, null included; one deeper than `MAX_NESTING` is left out."""
         if len(path) > MAX_NESTING:
+            self._too_deep[path] = None
             return
         self._make_room(path)
         self._leaves[path] = text
@@ -47,6 +49,7 @@ class Summary:
     def remove(self, path: Path) -> None:
         """Forget a leaf or everything below a path."""
         if len(path) > MAX_NESTING:
+            self._too_deep.pop(path, None)
             return
         self._make_room(path)
         self._leaves.pop(path, None)
@@ -55,13 +58,16 @@ class Summary:
         """The JSON text of each path; a view that later updates change."""
         return self._leaves
 
-    def tree(self) -> dict[str, Any]:
-        """The summary as nested dicts; a text that is no JSON is left out."""
+    def tree(self, lost: list[Path] | None = None) -> dict[str, Any]:
+        """The summary as nested dicts; what is no JSON or lies too deep is left out, and its path added to `lost`."""
         tree: dict[str, Any] = {}
+        lost = [] if lost is None else lost
+        lost += self._too_deep
         for path, text in self._leaves.items():
             try:
                 value = loads(text)
             except ValueError:
+                lost.append(path)
                 continue
             node = tree
             for part in path[:-1]:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..logformat import Batch, Gap, LogReader
-from .plainrows import PlainRows
-from .region import ROWS_BEHIND_EDGE, SIZE, Region, edge_behind, read_region
+from .region import ROWS_BEHIND_EDGE, SIZE, Region, Regions, edge_behind
 
 if TYPE_CHECKING:
     from .aside import Aside
@@ -34,8 +33,7 @@ class Ahead:
 
     def __init__(self, log: BinaryIO, size: int, start: Callable[[BinaryIO], Aside]) -> None:
         """Start as many processes by `start` as there are cores for. `size` is what the log has by now, in bytes."""
-        self._log = log
-        self._plain = PlainRows(0, folds=True)
+        self._here = Regions(log)
         self._next = SIZE  # the first edge that nobody was asked for
         self._stop = size - 2 * SIZE  # the last one
         self._ready: dict[int, Region | None] = {}
@@ -59,7 +57,7 @@ class Ahead:
         while self._asides and edge not in self._ready:
             holder = next((aside for aside in self._asides if edge in aside.asked), None)
             if holder is None:
-                self._ready[edge] = read_region(self._log, edge, self._plain)
+                self._ready[edge] = self._here.read(edge)
                 self._next = max(self._next, edge + SIZE)
             elif holder.has_answer() or not self._read_one(edge):
                 self._take_answer(holder)
@@ -92,7 +90,7 @@ class Ahead:
         """Read the next region here, if there is one and room for it, while the one behind `edge` is still being read."""
         if self._next > self._stop or self._next >= edge + _WINDOW * SIZE:
             return False
-        self._ready[self._next] = read_region(self._log, self._next, self._plain)
+        self._ready[self._next] = self._here.read(self._next)
         self._next += SIZE
         return True
 

@@ -22,8 +22,7 @@ import sys
 from collections import deque
 from typing import BinaryIO
 
-from .plainrows import PlainRows
-from .region import Region, read_region, unpack
+from .region import Region, Regions, unpack
 
 _REQUEST, _ANSWER = struct.Struct("<Q"), struct.Struct("<I")
 _PIPE_SIZE = 1 << 20  # bytes: what one may be ahead of the other; systems give an ordinary process no more
@@ -133,11 +132,11 @@ class _Shared(io.RawIOBase):
 
 def serve(log: BinaryIO, requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until there are no more."""
-    plain = PlainRows(0, folds=True)
+    regions = Regions(log)
     while request := requests.read(_REQUEST.size):
         (edge,) = _REQUEST.unpack(request)
         try:
-            region = read_region(log, edge, plain)
+            region = regions.read(edge)
         except OSError:  # whoever reads from the front will meet it, and say so
             region = None
         packed = marshal.dumps(region.pack()) if region is not None else b""

@@ -162,7 +162,9 @@ class PlainRows:
         self._sign_of: dict[bytes, str] = {}  # by name
         self._paths: dict[bytes, Path] = {}  # by name, which nested keys of summary records have, too
         self._above: set[str] = set()  # first parts of nested keys
-        self._small: bytes | None = None  # the summary record before, which the peer writes beside each row
+        self._small: bytes | None = (
+            None  # the latest summary record that said something; the peer has one beside each row
+        )
         self._small_leaves: dict[bytes, bytes] | None = None
 
     def gather(self, entries: list[Entry], base: int) -> Gathered:
@@ -171,26 +173,29 @@ class PlainRows:
             self._forget()
         rows = Gathered()
         add_body, add_announced, add_place = rows.bodies.append, rows.announced.append, rows.places.append
+        add_small, small, small_leaves = rows.smalls.append, self._small, self._small_leaves
         said: bytes | None = None
         at_said = 0
         for at, (kind, data, start, stop, _, _) in enumerate(entries):
             body = data[start:stop]
+            announced = kind == "history" and said is not None and repeats(said, body)
+            if said is not None and not announced:  # it says something by itself
+                if said != small:
+                    small, small_leaves = said, self._said(said)
+                if small_leaves is not None:
+                    add_small((at_said, small_leaves))
+                else:
+                    rows.breaks.append(at_said)
+            said = None
             if kind == "history":
-                announced = said is not None and repeats(said, body)
-                if said is not None and not announced:
-                    self._say(rows, said, at_said)
-                said = None
                 add_body(self._cut(body))
                 add_place(at)
                 add_announced(announced)
-                continue
-            if said is not None:
-                self._say(rows, said, at_said)
-                said = None
-            if kind == "summary":
+            elif kind == "summary":
                 said, at_said = body, at
             else:
                 rows.breaks.append(at)
+        self._small, self._small_leaves = small, small_leaves
         if said is not None:  # whether it only says what a row says shows in the next batch
             rows.breaks.append(at_said)
         rows.offsets = [base + entries[at][4] for at in rows.places]
@@ -221,26 +226,17 @@ class PlainRows:
         )
         return Block(text.decode(), rows.offsets[first:end], latest, leaves, max(steps), times, runtimes, spoken)
 
-    def _say(self, rows: Gathered, summary: bytes, place: int) -> None:
-        """Note a summary record that says something by itself."""
-        leaves = self._said(summary)
-        if leaves is None:
-            rows.breaks.append(place)
-        else:
-            rows.smalls.append((place, leaves))
-
     def _said(self, body: bytes) -> dict[bytes, bytes] | None:
         """What a summary record says, if it is one of plain items without a step."""
-        if body != self._small:
-            flat = _SPLIT(body)
-            heads, values = flat[1::2], flat[2::2]
-            self._small, self._small_leaves = body, None
-            if not flat[0] and all(map(self._learn, heads)):
-                numbers = [self._numbers[head] for head in heads]
-                names = [self._names[number] for number in numbers]
-                if _STEP not in names and list(map(len, values)) == [self._sizes[number] for number in numbers]:
-                    self._small_leaves = dict(zip(names, values, strict=True))
-        return self._small_leaves
+        flat = _SPLIT(body)
+        heads, values = flat[1::2], flat[2::2]
+        if flat[0] or not all(map(self._learn, heads)):
+            return None
+        numbers = [self._numbers[head] for head in heads]
+        names = [self._names[number] for number in numbers]
+        if _STEP in names or list(map(len, values)) != [self._sizes[number] for number in numbers]:
+            return None
+        return dict(zip(names, values, strict=True))
 
     def _cut(self, body: bytes) -> bytes:
         """A row without the step behind its items. Whether that was one is told by the lengths of what is left."""
@@ -273,13 +269,21 @@ class PlainRows:
         if len(rows.signs) != count:  # what one row holds has led the splitting of others astray
             return
         lengths = list(map(len, rows.signs))
-        rows.begins = list(accumulate([0, *lengths[:-1]], lambda begin, length: begin + length + 1))
-        rows.alike = lengths.count(lengths[0]) == count and len(set(signs) - {_EDGE_SIGN}) == lengths[0]
+        rows.alike = lengths.count(lengths[0]) == count and len(set(signs) - {_EDGE_SIGN}) == lengths[0] > 0
+        if rows.alike:
+            rows.begins = list(range(0, len(signs), lengths[0] + 1))
+        else:
+            rows.begins = list(accumulate([0, *lengths[:-1]], lambda begin, length: begin + length + 1))
         rows.names, rows.values = pick(self._names), values
         flat[1::2] = rows.names
-        for begin, length in zip(rows.begins, lengths, strict=True):
-            if length:
-                flat[2 * begin], flat[2 * begin + 1] = b"", b"{" + flat[2 * begin + 1][1:]
+        if rows.alike:
+            stride = 2 * lengths[0] + 2
+            flat[::stride] = [b""] * count
+            flat[1::stride] = [b"{" + name[1:] for name in flat[1::stride]]
+        else:
+            for begin, length in zip(rows.begins, lengths, strict=True):
+                if length:
+                    flat[2 * begin], flat[2 * begin + 1] = b"", b"{" + flat[2 * begin + 1][1:]
         rows.pieces = flat
         steps = rows.column(self._sign_of.get(_STEP, _NO_SIGN), 0, count)
         odd = {row for row, step in enumerate(steps) if step is None or not step.isdigit() or len(step) > _LONGEST_STEP}

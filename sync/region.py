@@ -106,29 +106,38 @@ def edge_behind(offset: int) -> int:
     return offset - offset % SIZE + SIZE
 
 
-def read_region(file: BinaryIO, edge: int, plain: PlainRows) -> Region | None:
-    """The region that begins behind `edge`; None if it has to be read from the front.
+class Regions:
+    """Reads regions of an open log, in any order. Not for several threads at once."""
 
-    Raises:
-        OSError: the log cannot be read.
-    """
-    for margin in _MARGINS:
-        batch = _batch_at(file, edge, SIZE + margin)
-        rows = [at for at, entry in enumerate(batch.entries) if entry[0] == "history"] if batch is not None else []
-        if batch is None or len(rows) < ROWS_BEHIND_EDGE or batch.base + batch.entries[rows[0]][4] < edge:
-            return None
-        last = [at for at in rows if batch.base + batch.entries[at][4] >= edge + SIZE][:ROWS_BEHIND_EDGE]
-        if len(last) == ROWS_BEHIND_EDGE:
-            return _region(batch, rows[ROWS_BEHIND_EDGE - 1], last[-1], plain)
-    return None
+    def __init__(self, log: BinaryIO) -> None:
+        self._log = log
+        self._plain = PlainRows(0, folds=True)
+        self._margins = list(_MARGINS)  # those that were too small for rows of this log are left out
 
+    def read(self, edge: int) -> Region | None:
+        """The region that begins behind `edge`; None if it has to be read from the front.
 
-def _batch_at(file: BinaryIO, edge: int, size: int) -> Batch | None:
-    """The records of the bytes behind an edge, without the one that began before it."""
-    for found in LogReader(file, start=edge, at_once=size).poll_batches():
-        if isinstance(found, Batch):
-            return found
-    return None
+        Raises:
+            OSError: the log cannot be read.
+        """
+        while True:
+            batch = self._batch_at(edge, SIZE + self._margins[0])
+            rows = [at for at, entry in enumerate(batch.entries) if entry[0] == "history"] if batch is not None else []
+            if batch is None or len(rows) < ROWS_BEHIND_EDGE:
+                return None
+            last = [at for at in rows if batch.base + batch.entries[at][4] >= edge + SIZE][:ROWS_BEHIND_EDGE]
+            if len(last) == ROWS_BEHIND_EDGE:
+                return _region(batch, rows[ROWS_BEHIND_EDGE - 1], last[-1], self._plain)
+            if len(self._margins) == 1:
+                return None
+            del self._margins[0]
+
+    def _batch_at(self, edge: int, size: int) -> Batch | None:
+        """The records of the bytes behind an edge, without the one that began before it."""
+        for found in LogReader(self._log, start=edge, at_once=size).poll_batches():
+            if isinstance(found, Batch):
+                return found
+        return None
 
 
 def _region(batch: Batch, first: int, last: int, plain: PlainRows) -> Region | None:

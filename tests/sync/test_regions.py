@@ -27,8 +27,8 @@ from runferry.logformat.constants import BLOCK_SIZE
 from runferry.sync import ahead, onereading, region
 from runferry.sync.ahead import Ahead
 from runferry.sync.aside import Aside
-from runferry.sync.plainrows import Block, PlainRows
-from runferry.sync.region import Region, read_region, unpack
+from runferry.sync.plainrows import Block
+from runferry.sync.region import Region, Regions, unpack
 from support import logs
 from support.syncrig import Rig, cursor
 
@@ -42,7 +42,7 @@ class Near:
 
     def __init__(self, log: BinaryIO, rng: random.Random, lives: int = 1_000_000) -> None:
         self._log = Path(log.name).open("rb", buffering=0)  # noqa: SIM115 - closed by `close`
-        self._plain = PlainRows(0, folds=True)
+        self._regions = Regions(self._log)
         self._rng = rng
         self.lives = lives
         self.asked: deque[int] = deque()
@@ -58,7 +58,7 @@ class Near:
     def answer(self) -> tuple[int, Region | None]:
         self._live()
         edge = self.asked.popleft()
-        found = read_region(self._log, edge, self._plain)
+        found = self._regions.read(edge)
         return edge, unpack(marshal.loads(marshal.dumps(found.pack()))) if found is not None else None
 
     def close(self) -> None:
@@ -234,7 +234,7 @@ def test_only_a_region_that_begins_where_the_reading_is_takes_its_place(tmp_path
     """One that begins or was taken for granted otherwise is read from the front."""
     log = make(tmp_path, [], announced=True)
     with small_regions(), log.open("rb", buffering=0) as file:
-        good = read_region(file, SIZE, PlainRows(0, folds=True))
+        good = Regions(file).read(SIZE)
         assert good is not None
         rows = good.before, good.spoken
         for change in ({}, {"begin": good.begin + 1}, {"before": b"0"}, {"spoken": b"0"}):
@@ -259,7 +259,7 @@ def test_records_lost_behind_a_region_are_counted(tmp_path: Path) -> None:
     """By the number of the region's last record."""
     log = make(tmp_path, [], announced=True)
     with small_regions(), log.open("r+b", buffering=0) as file:
-        good = read_region(file, SIZE, PlainRows(0, folds=True))
+        good = Regions(file).read(SIZE)
         assert good is not None
         file.seek(good.end + 20)
         file.write(b"\xff")
@@ -275,7 +275,7 @@ def test_a_region_with_what_is_not_plain_is_read_from_the_front(tmp_path: Path, 
     log = make(tmp_path, [(600, kind)], announced=True)
     with small_regions(), log.open("rb", buffering=0) as file:
         edges = range(SIZE, log.stat().st_size - 2 * SIZE, SIZE)
-        found = {edge: read_region(file, edge, PlainRows(0, folds=True)) for edge in edges}
+        found = {edge: Regions(file).read(edge) for edge in edges}
 
     alone = [edge for edge, part in found.items() if part is None]
     assert len(alone) in (1, 2)
@@ -287,7 +287,7 @@ def test_regions_follow_each_other_without_a_gap(tmp_path: Path) -> None:
     log = make(tmp_path, [], announced=True)
     with small_regions(), log.open("rb", buffering=0) as file:
         edges = range(SIZE, log.stat().st_size - 2 * SIZE, SIZE)
-        found = [read_region(file, edge, PlainRows(0, folds=True)) for edge in edges]
+        found = [Regions(file).read(edge) for edge in edges]
     parts = [part for part in found if part is not None]
     with log.open("rb") as file:
         front = [
@@ -313,7 +313,7 @@ def test_another_process_finds_what_this_one_finds(tmp_path: Path) -> None:
         for edge in edges:
             aside.ask(edge)
         answers = dict(aside.answer() for _ in edges)
-        here = {edge: read_region(file, edge, PlainRows(0, folds=True)) for edge in edges}
+        here = {edge: Regions(file).read(edge) for edge in edges}
 
     assert answers[1 << 40] is None
     assert [found and found.pack() for found in answers.values()] == [found and found.pack() for found in here.values()]
@@ -349,10 +349,7 @@ def test_a_process_that_is_killed_is_done_without(tmp_path: Path) -> None:
         for aside in began:
             psutil.Process(aside.pid).kill()
         rest = [regions.region(edge) for edge in range(2 * region.SIZE, 5 * region.SIZE, region.SIZE)]
-        expected = [
-            read_region(file, edge, PlainRows(0, folds=True))
-            for edge in range(region.SIZE, 5 * region.SIZE, region.SIZE)
-        ]
+        expected = [Regions(file).read(edge) for edge in range(region.SIZE, 5 * region.SIZE, region.SIZE)]
 
     assert began
     packed = [found and found.pack() for found in (first, *rest)]
