@@ -13,6 +13,8 @@ import zlib
 SMALLEST_BODY = 64 * 1024
 FIRST_BODY = 1024 * 1024
 """Bytes of the first body, from which the line is known: at 0.1 Mbit/s it takes 84 s."""
+LOCAL_BODY = 4 * 1024 * 1024
+"""Bytes for a server on this machine, which works on one body while the next is gathered: the last one is waited for."""
 _GOAL_S = 8.0
 _TELLING_FROM = 64 * 1024  # bytes; less disappears in the system's buffers, however slow the line is
 _PACKED_FROM = 32 * 1024
@@ -51,7 +53,7 @@ class Uplink:
         """How large the next body should be, before packing."""
         with self._lock:
             if self._rate is None:
-                return most if self._is_local else min(most, FIRST_BODY)
+                return min(most, LOCAL_BODY if self._is_local else FIRST_BODY)
             fitting = self._rate * _GOAL_S * (self._ratio if self._is_packing else 1.0)
             return min(most, max(SMALLEST_BODY, int(min(most, fitting))))
 

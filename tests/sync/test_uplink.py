@@ -13,7 +13,7 @@ from runferry.sync import SyncSettings, Verdict, sync
 from runferry.sync.credentials import ApiKey
 from runferry.sync.errors import Retryable
 from runferry.sync.transport import Answer, Request
-from runferry.sync.uplink import FIRST_BODY, SMALLEST_BODY, Uplink, pack
+from runferry.sync.uplink import FIRST_BODY, LOCAL_BODY, SMALLEST_BODY, Uplink, pack
 from support.fakebackend import KEY, URL, FakeBackend
 from support.syncrig import Rig
 
@@ -34,7 +34,8 @@ def test_the_first_body_is_small_and_the_next_ones_take_some_seconds() -> None:
     assert measured(1_000).body_bytes(MOST) == SMALLEST_BODY
     assert measured(1e9).body_bytes(MOST) == MOST
     assert measured(1e9).body_bytes(5_000) == 5_000
-    assert Uplink(is_local=True).body_bytes(MOST) == MOST
+    assert Uplink(is_local=True).body_bytes(MOST) == LOCAL_BODY < MOST
+    assert Uplink(is_local=True).body_bytes(FIRST_BODY) == FIRST_BODY
 
 
 def test_small_bodies_say_nothing_of_the_line() -> None:
