@@ -205,7 +205,7 @@ def load(paths: Iterable[Path]) -> tuple[Cursor | None, str]:
     for path in paths:
         try:
             with path.open("rb") as file:
-                text = file.read(_MAX_SIZE + 1)
+                text = file.read(min(os.fstat(file.fileno()).st_size, _MAX_SIZE) + 1)
         except FileNotFoundError:
             continue
         except OSError as error:
