@@ -13,7 +13,7 @@ from .region import ROWS_BEHIND_EDGE, SIZE, Region, Regions, edge_behind
 if TYPE_CHECKING:
     from .aside import Aside
 
-SMALLEST = 16 << 20
+SMALLEST = 32 << 20
 """Bytes of a log; one that is smaller is sent before another process would be a help."""
 _MOST_ASIDE = 2  # processes: with them, this one has little more to do than to post
 _ASKED = 3  # regions that each of them knows to be next
