@@ -6,7 +6,7 @@ record. A row is spliced from the log's own JSON texts, so no number is parsed a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ import orjson
 
 from ..logformat import Record, loads
 from ..logformat.console import ConsoleLine, LineAssembler
+from ..logformat.constants import MAX_NESTING
 from ..logformat.elapsed import shifted_runtime
 from ..logformat.history import RUNTIME, STEP, Path, is_part, place_of, step_of
 from ..logformat.runstate import row_of
@@ -31,6 +32,9 @@ MAX_CONSOLE_LINE = 4096
 _MAX_ROW = 4 * MAX_LINE
 """Bytes of values that the parts of one row may bring together before those that no line has room for go."""
 _KEPT_PLANS = 1_024  # of rows with nested keys; flat ones are made as quickly as found
+_SHOWN = 100  # characters of a key
+_NAMED = 10  # keys whose values are no JSON; a log may have one in every row
+_FURTHER = "values of further keys"
 
 
 class RowPlan:
@@ -40,11 +44,13 @@ class RowPlan:
     below another (an object that came whole, then a value inside it), the row is built as every reader builds it.
     """
 
-    __slots__ = ("_order", "_parts", "_tangled", "step")
+    __slots__ = ("_order", "_parts", "_tangled", "lost", "step")
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
         self._tangled: tuple[Path, ...] | None = None
         self._order: list[int] | None = None
+        self.lost: tuple[Path, ...] = ()
+        """Paths that its lines lack."""
         if _is_flat(paths):
             fixed = [member(*path) for path in paths]
             fixed[0] = b"{" + fixed[0][1:]
@@ -76,6 +82,7 @@ class RowPlan:
         prefixes = {path[:depth] for path in paths for depth in range(1, len(path))}
         if any(path in prefixes for path in paths):
             self._tangled = paths
+            self.lost = tuple(path for path in paths if len(path) > MAX_NESTING)  # see `row_of`
         fixed = [b""]
         order: list[int] = []
         _render(tree, fixed, order)
@@ -121,6 +128,8 @@ class Row:
     latest = 0
     """Where the latest of several parts lies in the log."""
     parts = 1
+    lost: tuple[Path, ...] = ()
+    """Keys of values that are no JSON, the first ones; of a row of several parts."""
     _items: dict[Path, bytes] | None = None  # in place of paths and values, once there are several parts
     _size = 0
 
@@ -160,7 +169,9 @@ class Row:
 
     def _take(self, items: dict[Path, bytes], paths: tuple[Path, ...], values: list[bytes]) -> None:
         if not are_json(values):
-            paths, values = _good_items(paths, values)
+            paths, values, lost = _good_items(paths, values)
+            if lost:
+                self.lost = tuple(dict.fromkeys((*self.lost, *lost)))[: _NAMED + 1]
         for path, value in zip(paths, values, strict=True):
             self._size += len(value) - len(items.pop(path, b""))
             items[path] = value
@@ -183,7 +194,9 @@ class Rows:
         self._step_paths: tuple[Path, ...] = ()
         self._step_place = -1  # where records of those paths hold their step
         self.dropped: list[str] = []
-        """Values left out because their line would be too long, as `step 7: key (12.0 MB)`."""
+        """Values left out: because their line would be too long, as `step 7: key (12.0 MB)`, or as no server reads
+        them, once for each key."""
+        self._unreadable: set[Path] = set()
 
     def add(self, paths: tuple[Path, ...], values: list[bytes], offset: int) -> Row | None:
         """Take the next decoded record, which lies at `offset`. The row before, if this record shows that it is whole."""
@@ -213,10 +226,13 @@ class Rows:
     def line(self, row: Row) -> str:
         """The line of a row."""
         paths, values = row.items()
+        lost = row.lost
         if not are_json(values):
-            paths, values = _good_items(paths, values)
+            paths, values, lost = _good_items(paths, values)
         # Nearly always the same: the decoder gives one object for all rows of the same keys.
         plan = self._last_plan if paths is self._last_paths else self._plan(paths)
+        if lost or plan.lost:
+            self._name((*lost, *plan.lost))
         step = step_of(values[plan.step]) if plan.step >= 0 else None
         if step is None:
             paths, values, plan = self._with_step(paths, values, row.number + self._shift)
@@ -232,6 +248,15 @@ class Rows:
         if b"\n" in line or b"\r" in line:  # white space between tokens: a line is one line
             line = line.replace(b"\n", b" ").replace(b"\r", b" ")
         return line.decode()
+
+    def _name(self, lost: Iterable[Path]) -> None:
+        """Say which keys have values that are left out."""
+        for path in lost:
+            if path in self._unreadable or len(self._unreadable) > _NAMED:
+                continue
+            self._unreadable.add(path)
+            more = len(self._unreadable) > _NAMED
+            self.dropped.append(unreadable("rows", _FURTHER if more else "/".join(path)))
 
     def _plan(self, paths: tuple[Path, ...]) -> RowPlan:
         plan = self._nested.get(paths) if self._nested else None
@@ -284,10 +309,24 @@ def is_json(items: bytes, count: int) -> bool:
         return False
 
 
-def _good_items(paths: tuple[Path, ...], values: list[bytes]) -> Items:
-    """The items whose text is JSON, with the NaN and Infinity that logs may hold; a broken one goes alone."""
-    good = [(path, text) for path, text in zip(paths, map(good_text, values), strict=True) if text is not None]
-    return tuple(path for path, _ in good), [text for _, text in good]
+def _good_items(paths: tuple[Path, ...], values: list[bytes]) -> tuple[tuple[Path, ...], list[bytes], tuple[Path, ...]]:
+    """The items whose text is JSON, with the NaN and Infinity that logs may hold, and the paths of the others."""
+    items = list(zip(paths, map(good_text, values), strict=True))
+    good = [(path, text) for path, text in items if text is not None]
+    lost = tuple(path for path, text in items if text is None)
+    return tuple(path for path, _ in good), [text for _, text in good], lost
+
+
+def unreadable(where: str, key: str) -> str:
+    """How a value that is left out is named, because it is none that all JSON libraries read."""
+    shown = key if len(key) <= _SHOWN else f"{key[:_SHOWN]}.."
+    return f"{where}: {shown} (no JSON, or more than {MAX_NESTING} levels deep)"
+
+
+def named_unreadable(where: str, keys: list[str]) -> list[str]:
+    """The same for many, of which the first ones are named."""
+    names = [unreadable(where, key) for key in keys[:_NAMED]]
+    return names if len(keys) <= _NAMED else [*names, unreadable(where, _FURTHER)]
 
 
 def good_text(text: bytes) -> bytes | None:
@@ -304,7 +343,7 @@ def event_line(record: Record, start_ns: int, dropped: list[str], runtime_offset
 
     `runtime_offset` are the seconds that the run had taken by then.
 
-    Values for which a line has no room are left out and named in `dropped`.
+    Values that are no JSON, or for which a line has no room, are left out and named in `dropped`.
     """
     stats = record.message()
     time_ns = stats.timestamp.seconds * 1_000_000_000 + stats.timestamp.nanos
@@ -316,9 +355,11 @@ def event_line(record: Record, start_ns: int, dropped: list[str], runtime_offset
     ]
     items = {item.key: item.value_json.encode() for item in stats.item}
     room = MAX_LINE - 256  # for the fields above
+    lost: list[str] = []
     for key, text in items.items():
         good = good_text(text)
         if good is None:
+            lost += [key] if len(lost) <= _NAMED else []
             continue
         field = orjson.dumps(f"system.{key}") + b":" + good
         if len(field) < room:
@@ -326,6 +367,12 @@ def event_line(record: Record, start_ns: int, dropped: list[str], runtime_offset
             room -= len(field) + 1
         else:
             dropped.append(f"a sample: {key} ({len(good) / 1e6:.1f} MB)")
+    for key in lost:
+        name = unreadable("samples", key)
+        if sum(one.startswith("samples: ") for one in dropped) >= _NAMED:
+            name = unreadable("samples", _FURTHER)
+        if name not in dropped:
+            dropped.append(name)
     line = b",".join(fields) + b"}"
     return line.replace(b"\n", b" ").replace(b"\r", b" ").decode()
 

@@ -12,7 +12,7 @@ from .api import RemoteRun, RunFields
 from .context import Context
 from .cursor import Target
 from .inherited import Inherited
-from .lines import MAX_LINE
+from .lines import MAX_LINE, named_unreadable
 from .places import Places, is_writable
 from .placing import Place, Start
 from .plan import RunPlan
@@ -127,7 +127,7 @@ class RunWork:
         return self.inherited.config_under(runconfig.config_tree(self.state))
 
     def summary(self) -> tuple[str, list[str]]:
-        """The summary line, and the keys that it has no room for."""
+        """The summary line, and what is left out of it and of the config."""
         last: int | None = None
         if self.folds_later:
             facts = self.segments[0].found
@@ -136,7 +136,8 @@ class RunWork:
             if segment.found.last_step is not None and segment.place is not None:
                 last = segment.found.last_step + segment.place.step_shift
         tree = self.inherited.summary_under(runconfig.summary_tree(self.state, last))
-        dropped: list[str] = []
+        lost = {where: ["/".join(path) for path in paths] for where, paths in self.state.lost().items()}
+        dropped = [name for where, keys in lost.items() for name in named_unreadable(where, keys)]
         return runconfig.summary_line(dict(sorted(tree.items())), MAX_LINE, dropped), dropped
 
     def changed_summary(self) -> str | None:
