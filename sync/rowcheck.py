@@ -22,6 +22,7 @@ from .work import RunWork
 
 SPELLED = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """`repr` of a float that JSON has no number for -> how servers write it."""
+_SPELLINGS = frozenset(SPELLED.values())
 _LOOKED_INTO = 20  # thousands of steps; what lies in more of them is only said to differ
 
 _Marked = tuple[int, int]
@@ -80,7 +81,7 @@ def _sums(rows: Iterable[_Marked]) -> _Sums:
     sums: _Sums = {}
     for row in rows:
         count, total = sums.get(row[0] // STEPS, (0, 0))
-        sums[row[0] // STEPS] = count + 1, (total + hash(row)) % (1 << 64)
+        sums[row[0] // STEPS] = count + 1, (total + hash(repr(row))) % (1 << 64)
     return sums
 
 
@@ -126,14 +127,18 @@ def _marked(row: Row, rows: Rows, step_shift: int) -> _Marked:
     return row.number + step_shift, mark_of(json.loads(rows.line(row)))
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The values in an object, by their path, as something that has a hash."""
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The values in an object, by their path, as texts of which no two mean the same."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _leaves(f"{name}.{key}", item)
     elif isinstance(value, (dict, list)):
         yield name, json.dumps(value, sort_keys=True)
     elif isinstance(value, float) and not math.isfinite(value):
-        yield name, (False, SPELLED[repr(value)])
+        yield name, SPELLED[repr(value)]
+    elif isinstance(value, float) and value.is_integer():
+        yield name, f"{int(value)}"  # numbers as texts: as hashes, -1 is -2
+    elif isinstance(value, str):
+        yield name, value if value in _SPELLINGS else f'"{value}'
     else:
-        yield name, (isinstance(value, bool), value)
+        yield name, repr(value)

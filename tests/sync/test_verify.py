@@ -246,6 +246,9 @@ def test_an_artifact_that_is_not_committed_differs(folder: Path, server: Server)
         ({"a": [1, 2]}, {"a": [2, 1]}, False),
         ({"a": {}}, {"a": []}, False),
         ({"a": 2**53}, {"a": 2**53 + 1}, False),
+        ({"a": -1}, {"a": -2}, False),
+        ({"a": -1.0}, {"a": -2.0}, False),
+        ({"a": 1}, {"a": 2**61}, False),
     ],
 )
 def test_rows_are_told_apart_by_their_values(ours: dict[str, Any], theirs: dict[str, Any], same: bool) -> None:
