@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..logformat import Batch, Gap, LogReader
@@ -106,6 +108,11 @@ class Ahead:
         self._asides.remove(aside)
         aside.close()
         _free.release()
+
+
+def _is_python() -> bool:
+    """Whether this program is an interpreter: one that only holds one would start itself again."""
+    return "py" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
 
 
 def open_ahead(log: BinaryIO, size: int) -> Ahead | None:

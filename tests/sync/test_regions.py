@@ -400,3 +400,25 @@ def test_small_logs_and_single_cores_start_nothing(tmp_path: Path, monkeypatch: 
         assert ahead.open_ahead(file, ahead.SMALLEST - 1) is None
         monkeypatch.setattr(ahead, "_cores", lambda: 1)
         assert ahead.open_ahead(file, ahead.SMALLEST) is None
+
+
+@pytest.mark.parametrize(
+    ("program", "frozen", "starts"),
+    [
+        ("/usr/bin/python3.12", False, True),
+        ("/opt/pypy3", False, True),
+        ("/opt/blender", False, False),
+        ("", False, False),
+        ("/opt/python-app", True, False),
+    ],
+)
+def test_only_an_interpreter_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, frozen: bool, starts: bool
+) -> None:
+    """A program that only holds one would run itself."""
+    monkeypatch.setattr(ahead, "_cores", lambda: 2)
+    monkeypatch.setattr(ahead, "Ahead", lambda *_: "started")
+    monkeypatch.setattr(sys, "executable", program)
+    monkeypatch.setattr(sys, "frozen", frozen, raising=False)
+    with make(tmp_path, [], announced=True, count=10).open("rb", buffering=0) as file:
+        assert (ahead.open_ahead(file, ahead.SMALLEST) is not None) is starts
