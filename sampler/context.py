@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import cached_property
 
 from . import cgroup, proctree
@@ -29,6 +30,7 @@ class Context:
         self.own_pids = _own_pids if own_pids is None else own_pids  # helper processes, not to be counted
         self.now = 0.0  # s, monotonic clock, taken once per tick
         self.tick = -1
+        self.closing = threading.Event()  # set when a call that still waits is no longer wanted
         self._prefix = root.rstrip("/")
         self._processes: proctree.Snapshot | None = None
         self._limits: cgroup.Limits | None = None

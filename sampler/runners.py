@@ -187,5 +187,6 @@ class ThreadRunner(Runner):
         """Ask the thread to end; one that hangs in a call is abandoned (it is a daemon)."""
         with self._ready:
             self._ended = True
+        self._ctx.closing.set()
         self._work.set()
         self._thread.join(timeout)
