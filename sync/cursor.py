@@ -170,6 +170,8 @@ class Cursor:
     """What logs that are not here left at the server: see `Inherited`."""
     elsewhere: bool = False
     """The log was sent to another place before this one."""
+    console_waits: bool = False
+    """`output.log` was left as it was at the server, because logs of the run that have lines of it were not here."""
     version: int = VERSION
 
     @property
@@ -324,6 +326,7 @@ def _from_json(document: Any) -> Cursor:
         row_before=_text(document.get("row_before", "")),
         inherited=_tree(document.get("inherited", {})),
         elsewhere=document.get("elsewhere") is True,
+        console_waits=document.get("console_waits") is True,
         version=document["version"],
     )
 

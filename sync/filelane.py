@@ -55,7 +55,34 @@ def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) 
         cursor.exit_code = exit_code
         result.done.update((name, replace(mark, told=True)) for name, mark in result.done.items())
     names = {file.name for file in files} | _told(work)
+    if not work.files_wait:
+        _note_console(work)
+        names |= {runfiles.CONSOLE_FILE} if work.last.position.console_waits else set()
     cursor.files = {name: mark for name, mark in {**known, **result.done}.items() if name in names}
+
+
+def _note_console(work: RunWork) -> None:
+    """Say that `output.log` was left as it was, and note it for the sync that has all logs."""
+    lacks = _lacks_console(work) and any(segment.found.lines.console for segment in work.segments)
+    for segment in work.segments:
+        segment.position.console_waits = lacks and bool(work.anchors)
+    if lacks:
+        work.last.notes.append(
+            f"{runfiles.CONSOLE_FILE} is left as it is at the server: lines of it are in logs of the run that are not here"
+        )
+
+
+def _lacks_console(work: RunWork) -> bool:
+    """Whether console lines of the run are in logs that are not here: a file without them takes the place of none that has them."""
+    if not (work.anchors or work.start.base.console):
+        return False
+    end = 0
+    for segment in work.segments:
+        begin = segment.placed.base.console
+        if begin > end:
+            return True
+        end = begin + segment.found.lines.console
+    return False
 
 
 def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
@@ -101,5 +128,5 @@ def made_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) 
     environment = runconfig.environment_tree(work.state)
     if environment:
         made.append(runfiles.metadata_file(environment))
-    console = None if work.files_wait else console_file.as_file()
+    console = None if work.files_wait or _lacks_console(work) else console_file.as_file()
     return [*made, console] if console is not None else made

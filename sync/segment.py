@@ -101,6 +101,9 @@ def is_done(segments: Sequence[Segment]) -> bool:
     """Whether the cursors say that all of a run, given by all of its logs here, is at the server, and no file has changed since."""
     if not all(segment.is_sent() for segment in segments):
         return False
+    here = {segment.head.start_ns for segment in segments}
+    if any(segment.position.console_waits and here.issuperset(segment.position.kin) for segment in segments):
+        return False
     roots = [segment.head.path.parent / "files" for segment in reversed(segments)]
     marks: dict[str, FileMark] = {}
     for segment in segments:
