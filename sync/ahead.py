@@ -117,7 +117,7 @@ def _is_python() -> bool:
 
 def open_ahead(log: BinaryIO, size: int) -> Ahead | None:
     """For an open log of `size` bytes; None if it is small, or nobody else can read it."""
-    if os.name != "posix" or size < SMALLEST or _cores() < 2:
+    if os.name != "posix" or size < SMALLEST or _cores() < 2 or not _is_python():
         return None
     from .aside import Aside
 

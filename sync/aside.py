@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 from collections import deque
+from pathlib import Path
 from typing import BinaryIO
 
 from .region import Region, Regions, unpack
@@ -38,14 +39,14 @@ class Aside:
         Raises:
             OSError: it cannot be started.
         """
-        environment = {name: text for name, text in os.environ.items() if not any(part in name for part in _SECRETS)}
         self._process = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-m", __name__, str(log.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            env=environment,
+            cwd=os.sep,
+            env=_environment(),
             pass_fds=(log.fileno(),),
         )
         self.asked: deque[int] = deque()
@@ -96,6 +97,13 @@ class Aside:
             with contextlib.suppress(OSError):
                 pipe.close()
         self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Ours without keys. Modules come from where ours came from, never from the working folder: its `json.py` may be anybody's."""
+    found = {name: text for name, text in os.environ.items() if not any(part in name for part in _SECRETS)}
+    places = [str(Path(place).absolute()) for place in found.get("PYTHONPATH", "").split(os.pathsep) if place]
+    return {**found, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(places)}
 
 
 def _exactly(pipe: BinaryIO, size: int) -> bytearray:

@@ -320,6 +320,21 @@ def test_another_process_finds_what_this_one_finds(tmp_path: Path) -> None:
     assert sum(found is not None for found in here.values()) == 2
 
 
+def test_another_process_takes_no_module_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who syncs a downloaded folder runs nothing that lies in it."""
+    (tmp_path / "marshal.py").write_text("raise SystemExit")
+    (tmp_path / "fcntl.py").write_text("raise SystemExit")
+    (tmp_path / "orjson.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    log = make(tmp_path, [], announced=True, count=10)
+    with log.open("rb", buffering=0) as file, closing(Aside(file)) as aside:
+        aside.ask(0)
+        assert aside.answer() == (0, None)
+
+
 def test_another_process_gets_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no use for what opens the server."""
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
