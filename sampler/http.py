@@ -153,7 +153,7 @@ class Endpoint:
                 return Answer(response.getheader("Content-Type", "").strip().lower(), body)
             finally:
                 connection.close()
-                stream.close()
+                stream.end()
         except HttpError:
             raise
         except TimeoutError:
@@ -262,7 +262,7 @@ def _read(response: http.client.HTTPResponse, longest: int) -> bytes:
         _too_large(longest)
     pieces: list[bytes] = []
     size = 0
-    while piece := response.read(_CHUNK):
+    while piece := response.read(min(_CHUNK, longest + 1 - size)):
         pieces.append(piece)
         size += len(piece)
         if size > longest:
@@ -337,6 +337,9 @@ class _Deadlined:
         return io.BufferedReader(_Received(self), _CHUNK)
 
     def close(self) -> None:
+        """Nothing: `http.client` closes as soon as it has read the head, and reads on."""
+
+    def end(self) -> None:
         self._sock.close()
 
 

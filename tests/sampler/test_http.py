@@ -1,0 +1,377 @@
+"""GET for probes, against servers that do everything a server should not."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import socket
+import threading
+import time
+import traceback
+
+import pytest
+from runferry.sampler.http import (
+    AddressError,
+    Answer,
+    DeadlineError,
+    ElsewhereError,
+    Endpoint,
+    GarbledError,
+    HttpError,
+    StatusError,
+    TooLargeError,
+    UnreachableError,
+)
+from support.certificates import server_context
+
+SECRET = "Bearer tell-nobody"
+
+
+def answer(body=b"", *, status="200 OK", **headers):
+    """The bytes of a response."""
+    lines = [f"HTTP/1.1 {status}", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def complete(body, **headers):
+    return answer(body, Content_Length=len(body), **headers)
+
+
+class Server:
+    """Runs `act(connection, request)` for each connection, on loopback."""
+
+    def __init__(self, act, tls=None):
+        self.act, self.tls = act, tls
+        self.requests = []
+        self.ended = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}/metrics"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.ended.is_set():
+                connection.close()
+                return
+            with contextlib.suppress(OSError), connection:
+                connection.settimeout(10)
+                secured = self.tls.wrap_socket(connection, server_side=True) if self.tls else connection
+                with secured:
+                    request = b""
+                    while b"\r\n\r\n" not in request and (more := secured.recv(65536)):
+                        request += more
+                    self.requests.append(request.decode("latin-1"))
+                    self.act(secured, request)
+
+    def drip(self, connection, data, every=0.02):
+        for byte in data:
+            if self.ended.wait(every):
+                return
+            connection.sendall(bytes([byte]))
+
+    def close(self):
+        self.ended.set()
+        # A blocked accept is not woken by closing its socket on every system.
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            pass
+        self._thread.join(5)
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def answering_once(address, data):
+    """A listener that sends `data` to its first caller, whatever that one says: its port, and what was said."""
+    said = []
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.create_server(address, family=family) as listener:
+
+        def once():
+            connection, _ = listener.accept()
+            with connection:
+                said.append(connection.recv(65536))
+                connection.sendall(data)
+
+        thread = threading.Thread(target=once, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1], said
+        thread.join(5)
+
+
+@pytest.fixture
+def serve():
+    """Start a server that sends the given bytes, or does what the given function does."""
+    servers = []
+
+    def start(act, **options):
+        if isinstance(act, bytes):
+            data = act
+            act = lambda connection, _: connection.sendall(data)  # noqa: E731 - the short form of a script
+        servers.append(Server(act, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def fails(server, kind, **limits):
+    """What `get` raises, which tells no header's value in any form."""
+    with pytest.raises(kind) as caught:
+        Endpoint(server.url, {"Authorization": SECRET}).get(**{"within": 3.0, **limits})
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 120
+    return str(caught.value)
+
+
+def test_an_answer_and_what_was_asked(serve):
+    """The body comes whole with its type; the request holds the headers given, the type wanted, and no more."""
+    server = serve(complete(b"a 1\n", Content_Type="Text/Plain; version=0.0.4"))
+    endpoint = Endpoint(server.url + "?q=a b&x=ä", {"X-Team": "blue"})
+    assert endpoint.get(accept="text/plain") == Answer("text/plain; version=0.0.4", b"a 1\n")
+    assert server.requests[0].split("\r\n")[:-2] == [
+        "GET /metrics?q=a%20b&x=%C3%A4 HTTP/1.1",
+        f"Host: 127.0.0.1:{server.port}",
+        "Accept: text/plain",
+        "Accept-Encoding: gzip",
+        "Connection: close",
+        "X-Team: blue",
+    ]
+
+
+def test_name_and_password_of_a_url_are_basic_authentication(serve):
+    """They travel as a header, not in the request line, unless a header is given; no repr shows them."""
+    server = serve(complete(b""))
+    url = server.url.replace("//", "//anna:p%40ss@")
+    assert repr(Endpoint(url)) == f"Endpoint(http://127.0.0.1:{server.port})"
+    Endpoint(url).get()
+    Endpoint(url, {"authorization": "Bearer x"}).get()
+    assert "Authorization: Basic YW5uYTpwQHNz\r\n" in server.requests[0]
+    assert "p@ss" not in server.requests[0]
+    assert "Basic" not in server.requests[1]
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "403 tell-nobody", "404 Not Found", "503 x", "204 No Content"])
+def test_a_status_other_than_200_is_an_error(serve, status):
+    """The number is told with its usual name, never with the server's words."""
+    number = int(status[:3])
+    text = fails(serve(answer(b"", status=status, Content_Length=0)), StatusError)
+    assert text.startswith(f"it answers {number} ")
+    assert "tell-nobody" not in text
+
+
+def test_a_redirect_on_the_same_server_is_followed_with_the_headers(serve):
+    """`/metrics` to `/metrics/`, as frameworks do."""
+
+    def act(connection, request):
+        moved = answer(status="307 x", Location="/metrics/", Content_Length=0)
+        connection.sendall(complete(b"b 2\n") if request.startswith(b"GET /metrics/ ") else moved)
+
+    server = serve(act)
+    assert Endpoint(server.url, {"X-Key": "k"}).get().body == b"b 2\n"
+    assert [("X-Key: k" in request) for request in server.requests] == [True, True]
+
+
+def test_a_redirect_elsewhere_is_not_followed(serve):
+    """Another port, host or scheme is not asked, with or without headers; it is not named either."""
+    other = serve(complete(b"stolen"))
+    for place in (other.url, other.url.replace("127.0.0.1", "localhost"), "https://127.0.0.1/", "//example.org/x"):
+        text = fails(serve(answer(status="302 Found", Location=place, Content_Length=0)), ElsewhereError)
+        assert text == "it redirects to another server; give that one's address if it is the right one"
+    assert other.requests == []
+    fails(serve(answer(status="302 Found", Location="http://[::1", Content_Length=0)), GarbledError)
+
+
+def test_redirects_without_end_end(serve):
+    """Four requests at most."""
+    server = serve(answer(status="301 x", Location="/metrics", Content_Length=0))
+    assert fails(server, GarbledError) == "more than 3 redirects"
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("part", ["header", "body", "chunked", "length"])
+def test_a_slow_answer_ends_at_the_deadline(serve, part):
+    """A byte now and then does not put the deadline off, wherever in the answer it comes."""
+
+    def act(connection, _):
+        if part == "header":
+            server.drip(connection, answer(X_Long="x" * 1000))
+            return
+        head = answer(**{"Transfer_Encoding": "chunked"} if part == "chunked" else {"Content_Length": 9999})
+        connection.sendall(head if part != "length" else answer())
+        server.drip(connection, (b"1\r\nx\r\n" if part == "chunked" else b"x") * 1000)
+
+    server = serve(act)
+    started = time.monotonic()
+    assert fails(server, DeadlineError, within=0.3) == "no whole answer in time"
+    assert time.monotonic() - started < 1.5
+
+
+def test_a_server_that_never_answers(serve):
+    """It accepts, reads, and is silent."""
+    server = serve(lambda *_: server.ended.wait(10))
+    fails(server, DeadlineError, within=0.2)
+
+
+def test_a_server_that_never_accepts():
+    """A full backlog, as of a process that is stopped, ends by the deadline of connecting or of the answer."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        endpoint = Endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        with pytest.raises(DeadlineError):
+            endpoint.get(connect_within=0.2, within=0.3)
+
+
+def test_a_silent_tls_server_ends_by_the_deadline_of_connecting(serve):
+    """The handshake counts as connecting."""
+    server = serve(lambda *_: server.ended.wait(10))
+    with pytest.raises(DeadlineError, match="no connection in time"):
+        Endpoint(server.url.replace("http:", "https:")).get(connect_within=0.3)
+
+
+def test_nobody_listens_and_nobody_is_called_so():
+    """Refused connections and unknown names are told apart."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(UnreachableError, match="refused"):
+        Endpoint(f"http://127.0.0.1:{port}/").get()
+    with pytest.raises(UnreachableError, match="its name cannot be looked up"):
+        Endpoint("http://no-such-host.invalid/").get()
+
+
+def test_a_connection_that_is_reset(serve):
+    """In the head and in the body."""
+
+    def reset(connection):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    def in_head(connection, _):
+        reset(connection)
+
+    def in_body(connection, _):
+        connection.sendall(answer(b"half", Content_Length=100))
+        reset(connection)
+
+    fails(serve(in_head), UnreachableError)
+    fails(serve(in_body), HttpError)  # reset, or cut off, as the bytes in flight have it
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (answer(b"half", Content_Length=100), GarbledError),
+        (answer(b"5\r\nhel", Transfer_Encoding="chunked"), GarbledError),
+        (answer(b"zz\r\nhello", Transfer_Encoding="chunked"), GarbledError),
+        (b"", HttpError),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", GarbledError),
+        (b"HTTP/1.1 tell-nobody\r\n\r\n", GarbledError),
+        (answer(b"x" * 70000, X="y" * 70000), GarbledError),
+        (answer(b"", **{f"H{i}": i for i in range(200)}), GarbledError),
+        (complete(gzip.compress(b"hello")[:-9], Content_Encoding="gzip"), GarbledError),
+        (complete(b"no gzip at all", Content_Encoding="gzip"), GarbledError),
+        (complete(b"hello", Content_Encoding="br"), GarbledError),
+    ],
+)
+def test_what_is_no_answer(serve, data, kind):
+    """Cut off, no HTTP, endless headers, broken or unknown packing: an error each, told without the server's words."""
+    assert "tell-nobody" not in fails(serve(data), kind)
+
+
+def test_a_chunked_answer(serve):
+    """Chunks of any size, with extensions and a trailer."""
+    body = b"3;x=y\r\na 1\r\n1\r\n\n\r\n0\r\nTrailer: t\r\n\r\n"
+    assert Endpoint(serve(answer(body, Transfer_Encoding="chunked")).url).get().body == b"a 1\n"
+
+
+def test_an_answer_in_gzip(serve):
+    """Also in several members, as concatenated by a proxy; the type is as sent."""
+    packed = gzip.compress(b"a 1\n") + gzip.compress(b"b 2\n")
+    assert Endpoint(serve(complete(packed, Content_Encoding="gzip")).url).get().body == b"a 1\nb 2\n"
+
+
+def test_what_is_too_large(serve):
+    """By what the header promises, by what comes, and by what gzip holds; memory stays within the cap."""
+    promised = serve(answer(b"", Content_Length=1 << 40))
+    assert fails(promised, TooLargeError) == "the answer is larger than 16 MiB"
+    fails(serve(answer(b"x" * 5000)), TooLargeError, longest=4999)
+    fails(serve(answer(b"2000\r\n" + b"x" * 0x2000, Transfer_Encoding="chunked")), TooLargeError, longest=4999)
+    bomb = gzip.compress(bytes(64 << 20))
+    assert len(bomb) < 70000
+    fails(serve(complete(bomb, Content_Encoding="gzip")), TooLargeError, longest=1 << 20)
+    assert Endpoint(serve(complete(b"x" * 4999)).url).get(longest=4999).body == b"x" * 4999
+
+
+def test_certificates_are_checked(serve, tmp_path):
+    """A certificate is refused unless one of the usual variables names it; then the name has to be right, too."""
+    context, certificate = server_context(tmp_path)
+    server = serve(complete(b"a 1\n"), tls=context)
+    with pytest.raises(UnreachableError, match="its certificate is not trusted: self"):
+        Endpoint(server.url, environ={}).get()
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        assert Endpoint(server.url, environ={variable: str(certificate)}).get().body == b"a 1\n"
+    with pytest.raises(UnreachableError, match="its certificate is not trusted"):
+        Endpoint(server.url.replace("127.0.0.1", "localhost"), environ={"CURL_CA_BUNDLE": str(certificate)}).get()
+    with pytest.raises(UnreachableError, match="CURL_CA_BUNDLE names no file of certificates"):
+        Endpoint(server.url, environ={"CURL_CA_BUNDLE": str(tmp_path / "none")}).get()
+
+
+def test_openssl_variables_count_first(monkeypatch, serve, tmp_path):
+    """SSL_CERT_FILE is what OpenSSL itself reads."""
+    context, certificate = server_context(tmp_path)
+    server = serve(complete(b"a 1\n"), tls=context)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere")
+    assert Endpoint(server.url).get().body == b"a 1\n"
+
+
+def test_tls_that_is_none():
+    """A plain server behind an https URL."""
+    plain = answering_once(("127.0.0.1", 0), b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with plain as (port, _), pytest.raises(UnreachableError, match="TLS failed"):
+        Endpoint(f"https://127.0.0.1:{port}/", environ={}).get()
+
+
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        ("ftp://host/", {}),
+        ("localhost:9400/metrics", {}),
+        ("http://", {}),
+        ("http://host:port/", {}),
+        ("http://[::1/", {}),
+        ("http://ho st/", {}),
+        ("http://h/", {"X": SECRET + "\r\nEvil: 1"}),
+        ("http://h/", {"X": SECRET + "\u20ac"}),
+        ("http://h/", {"a b": SECRET}),
+        ("http://h/", {"Transfer-Encoding": "chunked"}),
+        ("http://h/", {"Host": "other"}),
+    ],
+)
+def test_what_cannot_be_asked(url, headers):
+    """Told when it is built, without the value of a header."""
+    with pytest.raises(AddressError) as caught:
+        Endpoint(url, headers)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_host_name_that_is_none():
+    """What no name lookup takes is an address error, not a fault of ours."""
+    with pytest.raises((AddressError, UnreachableError)):
+        Endpoint(f"http://{'x' * 300}.example/").get()
+
+
+def test_version_six():
+    """A host in brackets is asked with brackets."""
+    try:
+        with answering_once(("::1", 0), complete(b"a 1\n")) as (port, got):
+            assert Endpoint(f"http://[::1]:{port}/").get().body == b"a 1\n"
+    except OSError:
+        pytest.skip("no IPv6 here")
+    assert f"Host: [::1]:{port}\r\n".encode() in got[0]
