@@ -8,6 +8,7 @@ Of one elsewhere (another machine, another container) the time decides: silent f
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -36,13 +37,15 @@ class Lock:
         self._clock = clock
         self._token = secrets.token_hex(8)
         self._held = self._lost = False
+        self.took_over = False
+        """Whether a holder that was killed had left it: then other leavings may lie there, too."""
 
     def acquire(self) -> None:
         """Take the lock.
 
         Raises:
             LockedError: another living sync holds it.
-            OSError: the folder cannot be written.
+            OSError: the folder cannot be written, or a directory lies where the lock goes.
         """
         for _ in range(3):  # a lost race gives one more try, not an endless one
             try:
@@ -64,6 +67,9 @@ class Lock:
         except FileExistsError:
             if _read(self.path).get("token") != self._token:  # else a network file system lost its first answer
                 raise
+        except OSError as error:
+            error.filename = os.fspath(self.path)  # a full disk names none
+            raise
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -74,7 +80,7 @@ class Lock:
         Raises:
             LockedError: another living sync does.
         """
-        if self.path.exists():
+        if self.path.exists() and not self.path.is_dir():
             self._judge(_read(self.path))
 
     @property
@@ -107,7 +113,9 @@ class Lock:
         return json.dumps(holder).encode() + b"\n"
 
     def _remove_stale(self) -> None:
-        """Remove a dead holder's lock; raises `LockedError` for a living one's."""
+        """Remove a dead holder's lock; raises `LockedError` for a living one's, `OSError` for what is no lock."""
+        if self.path.is_dir():  # which no sync has made: it is not ours to move
+            raise IsADirectoryError(errno.EISDIR, "a directory is where the lock goes: remove it", os.fspath(self.path))
         seen = _read(self.path)
         self._judge(seen)
         # Two takers may come this far. A rename has one winner; who finds a fresh lock in hand puts it back.
@@ -116,6 +124,7 @@ class Lock:
             self.path.rename(taken)
         except FileNotFoundError:
             return
+        self.took_over = True
         if _read(taken).get("token") != seen.get("token"):
             with contextlib.suppress(OSError):
                 _link(taken, self.path)

@@ -11,14 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from ..logformat.heartbeat import Process
 from .errors import UsageError
 
 _MARKED_S = 2.0  # as coarse as FAT keeps the time of a file
+_CURSOR_OF = re.compile(r"cursor\.([1-9][0-9]{0,9})\.tmp")  # see `write_whole`; the number of the process
+_LOCK_OF = re.compile(r"lock\.(stale\.)?[0-9a-f]{16}")  # see `Lock`
+_MOST_OF_LOCK = 4096  # bytes
 
 
 def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -78,6 +84,18 @@ class Places:
         if not self.beside:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
+    def sweep(self) -> None:
+        """Remove what syncs of this log left that were killed while they wrote a cursor or a lock. Ask with the lock in hand."""
+        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                name = entry.name.removeprefix(f"{self.log.name}.")
+                if name == entry.name or not entry.is_file(follow_symlinks=False):
+                    continue
+                pid, path = _CURSOR_OF.fullmatch(name), Path(entry.path)
+                if (pid and _is_gone(int(pid[1]))) or (_LOCK_OF.fullmatch(name) and _is_of_the_dead(path)):
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+
     def mark(self) -> None:
         """Set the marker, where the directory lets us."""
         with contextlib.suppress(OSError):
@@ -94,6 +112,29 @@ class Places:
         """Take the marker away from a log that has grown since."""
         with contextlib.suppress(OSError):
             self.marker.unlink()
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether this machine has no such process. One of another machine, if it lives, has lost the lock that we hold."""
+    if os.name == "nt":  # os.kill would end it there
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _is_of_the_dead(lock: Path) -> bool:
+    """Whether the process that made a lock, or a part of one, is known to be gone."""
+    try:
+        with lock.open("rb") as file:
+            process = Process.from_json(json.loads(file.read(_MOST_OF_LOCK)))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return process is not None and process.lives() is False
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -197,6 +197,8 @@ class RunReplay:
                 lock.acquire()
                 locks.append(lock)
                 self.context.heartbeat.add(lock)
+                if lock.took_over:
+                    segment.places.sweep()
             yield
         finally:
             for lock in locks:

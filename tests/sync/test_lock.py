@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ linux = pytest.mark.skipif(not Process.current().start, reason="processes are to
 def move(path: Path, **values: Any) -> None:
     """Let the holder of a lock be on another machine."""
     path.write_text(json.dumps({**json.loads(path.read_text()), "host": "elsewhere", **values}))
+
+
+def lock_of(log: Path) -> Path:
+    return log.with_name(f"{log.name}.lock")
 
 
 def no_links(*_: Any) -> None:
@@ -363,3 +368,61 @@ def test_a_log_of_another_name_is_not_locked(rig: Rig) -> None:
     verdicts = {Path(log).name: verdict for log, verdict in rig.sync().verdicts.items()}
 
     assert verdicts == {"run-held.wandb": Verdict.SKIPPED, "run-free.wandb": Verdict.SYNCED}
+
+
+def test_a_directory_in_place_of_a_lock_is_named_and_stays(rig: Rig) -> None:
+    """Nobody's lock is a directory: the sync fails with its name, each time, and leaves nothing beside it."""
+    log = rig.run()
+    folder = lock_of(log)
+    folder.mkdir()
+    os.utime(folder, (1.0, 1.0))
+    before = sorted(log.parent.iterdir())
+
+    reports = [rig.only(rig.sync()) for _ in range(2)]
+
+    assert {(report.verdict, report.reason) for report in reports} == {
+        (Verdict.FAILED, f"{folder}: a directory is where the lock goes: remove it")
+    }
+    assert sorted(log.parent.iterdir()) == before
+    Lock(folder, rig.clock).check()
+
+
+def test_a_lock_that_cannot_be_written_is_named(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system names no file where a write fails."""
+    log = rig.run()
+
+    def too_large(*_: Any) -> None:
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr("runferry.sync.lock._create", too_large)
+
+    assert rig.only(rig.sync()).reason == f"{lock_of(log)}: File too large"
+
+
+@linux
+def test_what_a_killed_sync_left_beside_the_log_is_removed(rig: Rig) -> None:
+    """Halves of cursors and locks of processes that are gone, once its lock is taken over; nobody else's, and no other file."""
+    log = rig.run()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    ours = Process.current()
+    gone, here = (json.dumps(process._asdict()) for process in (ours._replace(pid=dead.pid), ours))
+    left = {
+        f"cursor.{dead.pid}.tmp": "{", f"lock.{'a' * 16}": gone, f"lock.stale.{'b' * 16}": gone,
+    }  # fmt: skip
+    kept = {
+        f"cursor.{os.getppid()}.tmp": "{", f"lock.{'c' * 16}": here, f"lock.{'d' * 16}": "{", "cursor.tmp": "", "lock.old": gone,
+        f"cursor.{dead.pid}.tmp.txt": "",
+    }  # fmt: skip
+    for name, text in {**left, **kept}.items():
+        log.with_name(f"{log.name}.{name}").write_text(text)
+    other = log.with_name(f"run-other.wandb.cursor.{dead.pid}.tmp")
+    other.write_text("{")
+    lock_of(log).write_text(json.dumps({**json.loads(gone), "heartbeat": rig.clock.time(), "token": "x"}))
+
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+
+    assert not [name for name in left if log.with_name(f"{log.name}.{name}").exists()]
+    assert all(log.with_name(f"{log.name}.{name}").exists() for name in kept)
+    assert other.exists()
+    assert not lock_of(log).exists()
