@@ -207,10 +207,13 @@ class RunState:
         return self._summary.tree()
 
     def lost(self) -> dict[str, list[Path]]:
-        """The keys of `config` and of `summary`, by these names, whose values are no JSON or lie too deep."""
+        """The keys of `config` and of `summary`, by these names, whose values are no JSON or lie too deep.
+
+        Steps are not among them: one that is none is counted instead.
+        """
         summary: list[Path] = []
         self._summary.tree(summary)
-        return {"config": list(self._config_lost), "summary": summary}
+        return {"config": list(self._config_lost), "summary": [path for path in summary if path != STEP]}
 
     @property
     def row_step(self) -> bytes | None:

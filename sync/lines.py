@@ -250,9 +250,9 @@ class Rows:
         return line.decode()
 
     def _name(self, lost: Iterable[Path]) -> None:
-        """Say which keys have values that are left out."""
+        """Say which keys have values that are left out; a step that is none was counted instead."""
         for path in lost:
-            if path in self._unreadable or len(self._unreadable) > _NAMED:
+            if path == STEP or path in self._unreadable or len(self._unreadable) > _NAMED:
                 continue
             self._unreadable.add(path)
             more = len(self._unreadable) > _NAMED
@@ -311,16 +311,19 @@ def is_json(items: bytes, count: int) -> bool:
 
 def _good_items(paths: tuple[Path, ...], values: list[bytes]) -> tuple[tuple[Path, ...], list[bytes], tuple[Path, ...]]:
     """The items whose text is JSON, with the NaN and Infinity that logs may hold, and the paths of the others."""
-    items = list(zip(paths, map(good_text, values), strict=True))
-    good = [(path, text) for path, text in items if text is not None]
+    texts = list(map(good_text, values))
+    good = [text for text in texts if text is not None]
+    if len(good) == len(texts):
+        return paths, good, ()
+    items = list(zip(paths, texts, strict=True))
     lost = tuple(path for path, text in items if text is None)
-    return tuple(path for path, _ in good), [text for _, text in good], lost
+    return tuple(path for path, text in items if text is not None), good, lost
 
 
 def unreadable(where: str, key: str) -> str:
     """How a value that is left out is named, because it is none that all JSON libraries read."""
     shown = key if len(key) <= _SHOWN else f"{key[:_SHOWN]}.."
-    return f"{where}: {shown} (no JSON, or more than {MAX_NESTING} levels deep)"
+    return f"{where}: {shown} (no JSON, or nested too deep, or a number of too many digits)"
 
 
 def named_unreadable(where: str, keys: list[str]) -> list[str]:
