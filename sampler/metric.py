@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 
 class Kind(Enum):
@@ -28,7 +30,7 @@ class Metric:
     """One key, or all keys of one form."""
 
     key: str
-    """With what varies in braces: `gpu.{i}.temp`, `disk.{path}.usageGB`."""
+    """With what varies in braces: `gpu.{i}.temp`, `disk.{path}.usageGB`. `{i}` stands for a whole number."""
     unit: str
     """As its values have it: `%`, `MiB`, `bytes`, `count`, `W`."""
     source: str
@@ -41,3 +43,19 @@ class Metric:
     """The setting that asks for it (`extended`); empty if it is always there."""
     test: str = ""
     """The test that holds its value, as `tests/sampler/test_host.py::test_...`."""
+
+    def matches(self, key: str) -> bool:
+        """Whether `key` is of this form."""
+        return pattern(self.key).fullmatch(key) is not None
+
+
+@cache
+def pattern(form: str) -> re.Pattern[str]:
+    """What a form of keys matches: `{i}` a whole number, any other word in braces any text."""
+    parts = re.split(r"(\{[^{}]*\})", form)
+    return re.compile(
+        "".join(
+            re.escape(part) if not part.startswith("{") else r"\d+" if part == "{i}" else ".+" for part in parts if part
+        ),
+        re.DOTALL,
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from runferry.sampler import SamplerSettings
 from runferry.sampler.context import Context
+from support.declared import assert_declared
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
 FAKES = Path(__file__).parent / "fake"
@@ -95,7 +96,7 @@ def fixture_json():
 
 @pytest.fixture
 def sampled():
-    """Open a probe once and give its values tick by tick."""
+    """Open a probe once and give its values tick by tick; all their keys must be declared."""
 
     class Sampled:
         def __init__(self, probe, ctx):
@@ -106,6 +107,8 @@ def sampled():
             self.ctx.begin(self.ctx.now + after)
             values = {}
             self.probe.sample(self.ctx, values)
+            if self.probe.metrics:
+                assert_declared(self.probe, values)
             return values
 
     return Sampled
