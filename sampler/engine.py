@@ -10,6 +10,7 @@ from . import registry
 from .clock import Clock
 from .context import Context
 from .keys import KeyTable
+from .metric import Kind, Metric, Origin
 from .probe import Probe, Tier, Values
 from .runners import InlineRunner, Runner, ThreadRunner
 from .settings import SamplerSettings
@@ -20,6 +21,48 @@ OVERRUN = (
 LONGEST_GRACE = 1.0  # s
 LEAST_CLOSE = 0.05  # s, for each probe, however long the others took
 SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
+
+_TEST = "tests/sampler/test_engine.py::test_self_metrics"
+SELF_METRICS = (
+    Metric(
+        "sampler.{probe}.durationMs",
+        "ms",
+        "perf_counter around the probe's call",
+        "of the last sample",
+        origin=Origin.OURS,
+        setting="self_metrics",
+        test=_TEST,
+    ),
+    Metric(
+        "sampler.{probe}.lagMs",
+        "ms",
+        "monotonic clock",
+        "from asking a thread or a helper to the record with its values; of a call that is still out, if longer: so far",
+        origin=Origin.OURS,
+        setting="self_metrics",
+        test=_TEST,
+    ),
+    Metric(
+        "sampler.{probe}.errors",
+        "count",
+        "the engine",
+        "samples that failed, ends of its helper",
+        kind=Kind.TOTAL,
+        origin=Origin.OURS,
+        setting="self_metrics",
+        test=_TEST,
+    ),
+    Metric(
+        "sampler.{probe}.stalled",
+        "0 or 1",
+        "the engine",
+        "1: a call has been out for longer than its period, within 1 s to 5 s",
+        origin=Origin.OURS,
+        setting="self_metrics",
+        test=_TEST,
+    ),
+)
+"""What the engine adds of each probe that is here; on unless the setting says otherwise."""
 
 
 class Sample(NamedTuple):
@@ -118,12 +161,14 @@ class Engine:
             self._collect(runner, now, timestamp, values)
         self._look_after_runners()
         if self._settings.self_metrics:
-            self._sample_ourselves(values)
+            self._sample_ourselves(self._clock.monotonic(), values)
         self._send(Sample(timestamp, self._keys.clean(values)))
 
     def _collect(self, runner: Runner, now: float, timestamp: int, values: Values) -> None:
         """Add what has arrived to `values`; an answer that belongs to an earlier tick is a sample of its own."""
         arrived = runner.take(now)
+        if arrived:
+            runner.stats.lag = self._clock.monotonic() - runner.asked_at
         late_by = now - runner.asked_at
         if arrived and late_by > self._settings.interval / 2:
             self._send(Sample(timestamp - round(late_by * 1e9), self._keys.clean(arrived)))
@@ -173,12 +218,17 @@ class Engine:
         moved.stats = runner.stats
         return moved
 
-    def _sample_ourselves(self, values: Values) -> None:
+    def _sample_ourselves(self, now: float, values: Values) -> None:
         for runner in self.runners:
-            prefix = f"sampler.{runner.probe.label}"
-            values[f"{prefix}.durationMs"] = 1000 * runner.stats.duration
-            values[f"{prefix}.errors"] = runner.stats.errors
-            values[f"{prefix}.stalled"] = runner.stats.stalled
+            if runner.reason is not None:
+                continue
+            prefix, stats = f"sampler.{runner.probe.label}", runner.stats
+            values[f"{prefix}.durationMs"] = 1000 * stats.duration
+            values[f"{prefix}.errors"] = stats.errors
+            values[f"{prefix}.stalled"] = stats.stalled
+            if not isinstance(runner, InlineRunner):
+                since = runner.waiting_since
+                values[f"{prefix}.lagMs"] = 1000 * (stats.lag if since is None else max(stats.lag, now - since))
 
     def _warn_once(self, about: str, message: str) -> None:
         if about not in self._warned_of:
@@ -186,10 +236,21 @@ class Engine:
             self._warn(message)
 
     def metadata(self) -> dict[str, Any]:
-        """Fields for the hardware record, of the probes that have opened."""
+        """Fields for the hardware record, of the probes that have opened: counts of GPUs add up, other fields join."""
         merged: dict[str, Any] = {}
-        for runner in self.runners:
-            merged.update(runner.metadata())
+        for runner in list(self.runners):
+            try:
+                found = {} if runner.opening else dict(runner.metadata())
+                count = merged.get("gpu_count", 0) + int(found.get("gpu_count", 0))
+            except Exception as error:  # code of others: the other probes are told of all the same
+                self._warn_once(
+                    f"metadata {runner.probe.label}", f"probe {runner.probe.label} does not tell: {error!r}"
+                )
+                continue
+            kept = {name: value for name, value in merged.items() if name == "gpu_type"}  # that of the first vendor
+            merged.update({**found, **kept})
+            if count:
+                merged["gpu_count"] = count
         return merged
 
     def close(self, timeout: float) -> None:

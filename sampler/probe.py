@@ -32,10 +32,11 @@ class ProbeUnavailableError(Exception):
 class Stats:
     """How a probe fares, kept by whatever runs it."""
 
-    __slots__ = ("duration", "errors", "last_error", "stalled")
+    __slots__ = ("duration", "errors", "lag", "last_error", "stalled")
 
     def __init__(self) -> None:
         self.duration = 0.0  # s, of the last sample
+        self.lag = 0.0  # s from the last request to its values' record
         self.errors = 0  # samples that raised
         self.last_error: str | None = None
         self.stalled = False  # a call has been out for longer than it may

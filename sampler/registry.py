@@ -20,6 +20,8 @@ BUILT_IN = {
     "network": ".probes.network:NetworkProbe",
     "portable": ".probes.portable:PortableProbe",
     "nvidia": ".probes.nvidia:NvidiaProbe",
+    "ipu": ".probes.ipu:IpuProbe",
+    "tpu": ".probes.tpu:TpuProbe",
 }
 
 
@@ -61,7 +63,7 @@ def third_party(settings: SamplerSettings, warn: Callable[[str], None]) -> Itera
 
     entries = entry_points(group=ENTRY_POINTS)
     known = {*BUILT_IN, *(entry.name for entry in entries)}
-    for name in sorted({*(settings.probes or ()), *settings.skip_probes} - known):
+    for name in sorted({*(settings.probes or ()), *settings.skip_probes, *settings.probe_intervals} - known):
         warn(f"there is no probe {name!r}; there are {', '.join(sorted(known))}")
     for entry in entries:
         if entry.name in BUILT_IN:

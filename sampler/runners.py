@@ -8,8 +8,10 @@ from typing import Any
 
 from .context import Context
 from .probe import Probe, ProbeUnavailableError, Stats, Values
+from .settings import SamplerSettings
 
 LEAST_DEADLINE, LONGEST_DEADLINE = 1.0, 5.0  # s for an answer, before a probe is said to hang
+JITTER = 0.1  # of the interval: a tick may come that much early after one that was late
 
 
 def answer_within(interval: float) -> float:
@@ -23,8 +25,14 @@ class Runner:
     `request` starts a sample unless one is still out; `take` hands over the newest finished one, once.
     """
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Probe, settings: SamplerSettings) -> None:
         self.probe = probe
+        self.least = settings.probe_intervals.get(probe.name, probe.interval)
+        """Seconds that pass at least between two samples."""
+        self.period = max(self.least, settings.interval)
+        """Seconds between two samples where all goes well; by it, answers are late and values old."""
+        self._jitter = JITTER * settings.interval
+        self._asked_last = float("-inf")
         self.stats = Stats()
         self.asked_at = 0.0  # monotonic s, of the request that the values taken last answer
         self.reason: str | None = None  # why the probe is unavailable; None while it may deliver
@@ -32,13 +40,25 @@ class Runner:
         self.broken = False  # whether opening failed for no reason that lasts
 
     def request(self, now: float) -> bool:
-        """Ask for a sample at monotonic time `now` (s); False if the last one is still out."""
+        """Ask for a sample at monotonic time `now` (s); False if the last one is still out, or it is not time yet."""
         raise NotImplementedError
+
+    def due(self, now: float) -> bool:
+        """Whether the last sample is long enough ago; if so, this counts as the next."""
+        if now - self._asked_last < self.least - self._jitter:
+            return False
+        self._asked_last = now
+        return True
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the sample was asked for that is still out; None if none is."""
+        return None
 
     @property
     def waiting(self) -> bool:
         """Whether an answer is out."""
-        raise NotImplementedError
+        return self.waiting_since is not None
 
     @property
     def opening(self) -> bool:
@@ -90,24 +110,21 @@ class InlineRunner(Runner):
     """On the scheduler's thread, with its context; `opened` once `open_probe` succeeded."""
 
     def __init__(self, probe: Probe, ctx: Context) -> None:
-        super().__init__(probe)
+        super().__init__(probe, ctx.settings)
         self._ctx = ctx
         self._values: Values = {}
         self.overruns = 0
         open_probe(self, ctx)
 
-    def request(self, now: float) -> bool:  # noqa: ARG002 - the context has the tick's time
+    def request(self, now: float) -> bool:
         """Sample right away; a probe that could not be opened is tried again."""
+        if not self.due(now):
+            return False
         if self.broken:
             self.reason, self.broken = None, False
             open_probe(self, self._ctx)
         self._values = sample_once(self, self._ctx) if self.reason is None else {}
         return True
-
-    @property
-    def waiting(self) -> bool:
-        """Never."""
-        return False
 
     def take(self, now: float) -> Values:  # noqa: ARG002 - the port's
         """The values of the request just made."""
@@ -120,13 +137,12 @@ class InlineRunner(Runner):
 
 
 class ThreadRunner(Runner):
-    """On a daemon thread. `ready` is notified when an answer arrives; values older than two intervals are dropped."""
+    """On a daemon thread. `ready` is notified when an answer arrives; values older than two periods are dropped."""
 
     def __init__(self, probe: Probe, ctx: Context, ready: threading.Condition, *, opened: bool = False) -> None:
-        super().__init__(probe)
+        super().__init__(probe, ctx.settings)
         self._ctx = ctx
         self._ready = ready  # guards the four below
-        self._interval = ctx.settings.interval
         self._asked: float | None = None  # when the sample in flight was asked for
         self._values: Values = {}
         self._values_from = 0.0
@@ -137,7 +153,7 @@ class ThreadRunner(Runner):
         self._thread.start()
 
     def _run(self) -> None:
-        if self._opened or open_probe(self, self._ctx):
+        if self._open():
             while self._wait_for_work():
                 with self._ready:
                     asked = self._asked
@@ -153,6 +169,14 @@ class ThreadRunner(Runner):
             self._asked, self._ended = None, True
             self._ready.notify_all()
 
+    def _open(self) -> bool:
+        if not self._opened:
+            open_probe(self, self._ctx)
+            with self._ready:
+                self._opened = True
+                self._ready.notify_all()
+        return self.reason is None
+
     def _wait_for_work(self) -> bool:
         self._work.wait()
         self._work.clear()
@@ -164,24 +188,31 @@ class ThreadRunner(Runner):
             if self._ended:
                 return False
             if self._asked is not None:
-                self.stats.stalled = now - self._asked >= answer_within(self._interval)
+                self.stats.stalled = now - self._asked >= answer_within(self.period)
                 return False
             self.stats.stalled = False
+            if not self.due(now):
+                return False
             self._asked = now
         self._work.set()
         return True
 
     @property
-    def waiting(self) -> bool:
-        """Whether the thread is at work for a request."""
-        return self._asked is not None
+    def waiting_since(self) -> float | None:
+        """When the request was made for which the thread is at work."""
+        return self._asked
+
+    @property
+    def opening(self) -> bool:
+        """Whether the probe may still turn out to be there."""
+        return not self._opened and not self._ended
 
     def take(self, now: float) -> Values:
         """What has arrived, unless it is too old to be true."""
         with self._ready:
             values, self._values = self._values, {}
             self.asked_at = self._values_from
-            return values if now - self._values_from <= 2 * self._interval else {}
+            return values if now - self._values_from <= 2 * self.period else {}
 
     def close(self, timeout: float) -> None:
         """Ask the thread to end; one that hangs in a call is abandoned (it is a daemon)."""

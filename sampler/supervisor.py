@@ -92,7 +92,7 @@ class HelperRunner(Runner):
         *,
         spawn: Callable[[], Child] = spawn_helper,
     ) -> None:
-        super().__init__(probe)
+        super().__init__(probe, ctx.settings)
         self._ctx = ctx
         self._ready = ready  # guards all below
         self._spawn = spawn
@@ -118,15 +118,15 @@ class HelperRunner(Runner):
             self._look_after(now)
             if self._state is State.ABSENT and now >= self._start_at:
                 self._start(now)
-            if self._state is not State.IDLE:
+            if self._state is not State.IDLE or not self.due(now):
                 return False
             self._send(now, State.ASKED, {"op": "sample"})
             return True
 
     @property
-    def waiting(self) -> bool:
-        """Whether a sample is out."""
-        return self._state is State.ASKED
+    def waiting_since(self) -> float | None:
+        """When the sample was asked for that is out."""
+        return self._since if self._state is State.ASKED else None
 
     @property
     def opening(self) -> bool:
@@ -138,7 +138,7 @@ class HelperRunner(Runner):
         with self._ready:
             values, self._values = self._values, {}
             self.asked_at = self._values_from
-            return values if now - self._values_from <= 2 * self._ctx.settings.interval else {}
+            return values if now - self._values_from <= 2 * self.period else {}
 
     def metadata(self) -> dict[str, Any]:
         """What the probe in the helper knows about its devices; empty until it has opened."""
@@ -153,7 +153,7 @@ class HelperRunner(Runner):
         elif self._state in {State.ASKED, State.OPENING}:
             opening = self._state is State.OPENING
             out_for = now - self._since
-            self.stats.stalled = out_for >= (KILL_AFTER if opening else answer_within(self._ctx.settings.interval))
+            self.stats.stalled = out_for >= (KILL_AFTER if opening else answer_within(self.period))
             if out_for >= (KILL_OPENING_AFTER if opening else KILL_AFTER):
                 self._kill(child)
 

@@ -45,7 +45,7 @@ def engine(clock, machine):
     def build(*probes, emit=None, **settings):
         samples, warnings = [], []
         built = Engine(
-            SamplerSettings(**settings),
+            SamplerSettings(**{"self_metrics": False, **settings}),
             emit or samples.append,
             clock=clock,
             root=str(machine.root),
@@ -174,16 +174,83 @@ def test_tick_without_values_emits_nothing(engine):
     assert built.samples == []
 
 
-def test_self_metrics_are_opt_in(engine):
-    """Cost, errors and stalls per probe are always kept, and written only when asked for."""
-    plain, told = engine(Fixed()), engine(Fixed(), self_metrics=True)
-    plain.tick()
-    told.tick()
-    assert set(plain.samples[0].values) == {"a"}
-    assert set(told.samples[0].values) == {f"sampler.fixed.{name}" for name in ("durationMs", "errors", "stalled")} | {
-        "a"
+def test_self_metrics(engine, clock):
+    """Cost, errors and stalls of each probe are in every record, of threads the lag too; the setting leaves them out."""
+    release = threading.Event()
+
+    def slow():
+        clock.now += 0.25
+        release.wait(20)
+
+    quiet = engine(Fixed())
+    quiet.tick()
+    assert set(quiet.samples[0].values) == {"a"}
+    assert SamplerSettings().self_metrics
+
+    absent = Fixed({"z": 1}, opening=ProbeUnavailableError("not here"))
+    built = engine(Fixed({"x": 1}), named("slow", act=slow), absent, interval=2.0, self_metrics=True)
+    built.tick()
+    first = built.samples[0].values
+    assert set(first) == {"x"} | {f"sampler.fixed.{name}" for name in ("durationMs", "errors", "stalled")} | {
+        f"sampler.slow.{name}" for name in ("durationMs", "errors", "stalled", "lagMs")
     }
-    assert plain.runners[0].stats.duration > 0
+    assert first["sampler.fixed.durationMs"] > 0
+    assert (first["sampler.slow.stalled"], first["sampler.slow.errors"]) == (0, 0)
+    asked = 1000.0
+    clock.now = asked + 2
+    built.tick()
+    assert built.samples[1].values["sampler.slow.stalled"] == 1
+    assert built.samples[1].values["sampler.slow.lagMs"] == pytest.approx(2000)
+    release.set()
+    runner = built.runners[1]
+    with built._ready:
+        assert built._ready.wait_for(lambda: not runner.waiting, 20)
+    clock.now = asked + 3
+    built.tick(grace=0.0)
+    assert built.samples[-1].values["sampler.slow.lagMs"] >= 3000
+    for sample in built.samples:
+        keys = [key for key in sample.values if key.startswith("sampler.")]
+        assert all(any(metric.matches(key) for metric in engine_module.SELF_METRICS) for key in keys)
+
+
+def named(name, values=None, act=None, tier=Tier.THREAD, interval=0.0):
+    """A probe of a name of its own."""
+    return type("Named", (Fixed,), {"name": name, "interval": interval})(values or {name: 1}, act, tier)
+
+
+@pytest.mark.parametrize("tier", [Tier.INLINE, Tier.THREAD])
+def test_a_probe_has_an_interval_of_its_own(engine, clock, tier):
+    """A probe is sampled at the first tick that is its least interval after the last, whatever the ticks' jitter."""
+    built = engine(named("rare", tier=tier, interval=15.0), Fixed({"often": 1}), interval=5.0)
+    begun, asked = clock.now, []
+    for at in (0.0, 5.0, 10.4, 15.0, 20.0, 25.0, 29.9, 35.0, 40.0, 45.3, 50.0, 55.0, 60.0):
+        clock.now = begun + at
+        built.tick(grace=5.0)
+        asked += [at] if "rare" in built.samples[-1].values else []
+    assert asked == [0.0, 15.0, 29.9, 45.3, 60.0]
+    assert all("often" in sample.values for sample in built.samples)
+
+
+def test_the_user_decides_how_often_a_probe_runs(engine, clock):
+    """`probe_intervals` goes before what a probe says of itself, in both directions."""
+    probes = (named("rare", interval=15.0), named("usual", tier=Tier.INLINE))
+    built = engine(*probes, interval=5.0, probe_intervals={"rare": 0, "usual": 10})
+    for _ in range(3):
+        built.tick(grace=5.0)
+        clock.now += 5
+    assert [set(sample.values) for sample in built.samples] == [{"rare", "usual"}, {"rare"}, {"rare", "usual"}]
+
+
+def test_a_rare_probe_may_take_its_time(engine, clock):
+    """What a probe with a long interval found is true for long: a slow command is heard at short intervals, too."""
+    release = threading.Event()
+    built = engine(named("slow", act=lambda: release.wait(20), interval=15.0), interval=0.1)
+    built.tick(grace=0.0)
+    release.set()
+    settled(built)
+    clock.now += 3
+    built.tick(grace=0.0)
+    assert [sample.values for sample in built.samples] == [{"slow": 1}]
 
 
 def test_close_is_bounded_and_complete(engine):
@@ -216,7 +283,10 @@ def test_sampler_emits_at_start_then_on_deadlines_and_at_the_end(machine, clock,
     proc_files(machine)
     samples = []
     sampler = Sampler(
-        SamplerSettings(interval=15.0, probes=("memory",)), samples.append, clock=clock, root=str(machine.root)
+        SamplerSettings(interval=15.0, probes=("memory",), self_metrics=False),
+        samples.append,
+        clock=clock,
+        root=str(machine.root),
     )
     done = threading.Event()
 
@@ -353,7 +423,9 @@ def test_sample_once_has_rates(machine, clock):
     """One call, two readings: rates are there."""
     machine.process(4242)
     machine.write({"/proc/stat": "", "/sys/devices/system/cpu/online": "0\n"})
-    sample = sample_once(SamplerSettings(pid=4242, probes=("cpu",)), root=str(machine.root), clock=clock)
+    sample = sample_once(
+        SamplerSettings(pid=4242, probes=("cpu",), self_metrics=False), root=str(machine.root), clock=clock
+    )
     assert sample.values == {"cpu": 0.0, "proc.cpu.threads": 1.0}
 
 
