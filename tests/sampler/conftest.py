@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
 from pathlib import Path
 
 import pytest
 from runferry.sampler import SamplerSettings
 from runferry.sampler.context import Context
+from runferry.sampler.supervisor import HelperRunner
 from support.declared import assert_declared
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
@@ -112,3 +114,25 @@ def sampled():
             return values
 
     return Sampled
+
+
+@pytest.fixture
+def from_helper():
+    """What a probe tells from a real helper process: its metadata and one sample."""
+
+    def ask(probe, ctx):
+        ready = threading.Condition()
+        runner = HelperRunner(probe, ctx, ready)
+        try:
+            runner.request(0.0)
+            with ready:
+                assert ready.wait_for(lambda: not runner.opening, 20)
+            assert runner.reason is None
+            runner.request(1.0)
+            with ready:
+                assert ready.wait_for(lambda: not runner.waiting, 20)
+            return runner.metadata(), runner.take(1.0)
+        finally:
+            runner.close(2.0)
+
+    return ask

@@ -1,0 +1,16 @@
+"""Numbers in the texts that vendors' tools print."""
+
+from __future__ import annotations
+
+import math
+
+
+def number(text: str) -> int | float | None:
+    """The finite number that `text` is: an int where it is integral. None for "N/A", "1.3.0", "" and their like."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    if "_" in text or not math.isfinite(value):  # Python's own spelling of thousands is nobody else's
+        return None
+    return int(value) if value.is_integer() else value

@@ -1,0 +1,471 @@
+"""Google TPUs: libtpu's SDK and the runtime's server, both faked from recorded shapes, and the PCI bus as files."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runferry.sampler import SamplerSettings
+from runferry.sampler.context import Context
+from runferry.sampler.probe import ProbeUnavailableError
+from runferry.sampler.probes.tpu import TpuProbe
+from runferry.sampler.probes.tpu_chips import CHIPS, find_chips
+from runferry.sampler.probes.tpu_families import FAMILIES, Shape, label_of
+from runferry.sampler.probes.tpu_runtime import percentile, read_points
+from runferry.sampler.probes.tpu_sdk import read_texts, split, stat_names
+from runferry.sampler.probes.tpu_wire import Histogram, Point, Summary, encode_request, read_response
+
+FAKES = Path(__file__).parent / "fake"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
+BY_KEY = {family.key: family for family in FAMILIES}
+
+
+def load_fake(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+service = load_fake(FAKES / "tpu_service.py")
+monitoring = load_fake(FAKES / "tpu" / "libtpu" / "sdk" / "tpumonitoring.py")
+
+
+@pytest.fixture
+def tpus(machine, sampled, fixture_json):
+    """Open the probe on answers of the SDK (False: none), and a port of the runtime's server."""
+    machine.load("tpu-pci-sysfs.json")
+
+    def start(answers=False, *, port=None, grpc=False):
+        if isinstance(answers, str):
+            answers = monitoring.Monitoring(fixture_json(answers))
+        if port is not None:
+            grpc = pytest.importorskip("grpc")
+        return sampled(TpuProbe(answers, grpc, port or 0), machine.context())
+
+    return start
+
+
+@pytest.fixture
+def serve(fixture_json):
+    """Serve the recorded answers, with changes."""
+    pytest.importorskip("grpc")
+    services = []
+
+    def start(**changes):
+        services.append(service.Service(fixture_json("tpu-grpc-responses.json") | changes))
+        return services[-1]
+
+    yield start
+    for each in services:
+        each.stop()
+
+
+def of(values, prefix):
+    """The values below a prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def points_of(metric):
+    return read_response(service.encode(metric))
+
+
+# --- the chips
+
+
+def test_pci_bus(machine):
+    """A v5e among other vendors' devices."""
+    machine.load("tpu-pci-sysfs.json")
+    chip, count = find_chips(machine.context())
+    assert (chip.name, chip.hbm_gib, chip.devices_per_chip, count) == ("v5e", 16, 1, 1)
+
+
+@pytest.mark.parametrize(("ids", "chip"), CHIPS.items())
+def test_kinds_of_chips(machine, ids, chip):
+    """Each kind by its PCI ids; the subsystem tells v2 from v3, and does not matter for the others."""
+    for slot in range(4):
+        folder = f"/sys/bus/pci/devices/0000:00:{slot:02}.0"
+        machine.write({f"{folder}/vendor": "0x1ae0\n", f"{folder}/device": f"{ids[0]}\n"})
+        machine.write({f"{folder}/subsystem_device": f"{ids[1] or '0x0099'}\n"})
+    assert find_chips(machine.context()) == (chip, 4)
+
+
+def test_no_tpu_nothing_is_loaded(machine):
+    """Without a chip, or with one of Google's that is no TPU, the probe is out before any library is looked at."""
+    assert "no TPU" in TpuProbe().discover(machine.context())
+    machine.write({"/sys/bus/pci/devices/0/vendor": "0x1ae0\n", "/sys/bus/pci/devices/0/device": "0x0042\n"})
+    assert "no TPU" in TpuProbe().discover(machine.context())
+    with pytest.raises(ProbeUnavailableError, match="no TPU"):
+        TpuProbe().open(machine.context())
+
+
+def test_metadata(tpus):
+    """The hardware record names the chip."""
+    expected = {"tpu": {"name": "v5e", "hbm_gib": 16, "devices_per_chip": 1, "count": 1}}
+    assert tpus("tpu-sdk-v5e.json").probe.metadata() == expected
+
+
+def test_nothing_to_ask_with(machine, monkeypatch):
+    """A TPU without libtpu and grpcio is worth a warning that says what to install."""
+    machine.load("tpu-pci-sysfs.json")
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(ProbeUnavailableError, match=r"libtpu .* grpcio") as caught:
+        TpuProbe().open(machine.context())
+    assert caught.value.loud
+
+
+# --- the SDK
+
+
+def test_v5e(tpus):
+    """Values by device, links and cores by name; a name without values gives way to the next; memory in percent."""
+    values = tpus("tpu-sdk-v5e.json").next()
+    assert of(values, "tpu.2.") == {
+        "tensorcoreUtilization": 14.36,
+        "dutyCycle": 99.5,
+        "hbmCapacityTotal": 16909336576,
+        "hbmCapacityUsage": 9126805504,
+        "hbmMemoryUsage": pytest.approx(53.975, abs=0.001),
+        "throttleScore": 1,
+    }
+    assert of(values, "tpu.hloQueueSize.") == {"tensorcore_0": 1, "tensorcore_1": 2}
+    assert values["tpu.hloExecTiming.tensorcore_1.p999Us"] == 1204
+    assert of(values, "tpu.iciLinkHealth.") == {"tray1_chip3_ici0_int": 0, "tray1_chip3_ici1_int": 6}
+    assert values["tpu.3.iciLinkHealth"] == 6
+
+
+def test_multislice(tpus, fixture_json):
+    """Statistics by label; which ones they are stands in the description."""
+    answers = fixture_json("tpu-sdk-multislice.json")
+    answers["supported"] = []  # a version that does not say what it has
+    values = tpus(monitoring.Monitoring(answers)).next()
+    assert of(values, "tpu.bufferTransferLatency.8mb_plus.") == {
+        "meanUs": 2233.25,
+        "p50Us": 2182.02,
+        "p90Us": 3761.19,
+        "p99Us": 4433.5,
+        "p999Us": 5210.75,
+    }
+    assert values["tpu.inboundBufferTransferLatency.8mb_plus.p95Us"] == 3965.2
+    assert values["tpu.hostToDeviceTransferLatency.8mb_plus.meanUs"] == 810.5
+    assert values["tpu.deviceToHostTransferLatency.8mb_plus.p90Us"] == 1111
+    assert values["tpu.hostComputeLatency.8mb_plus.p50Us"] == 990
+    assert of(values, "tpu.collectiveE2ELatency.8mb_plus_all_reduce.")["p999Us"] == 5000
+    assert of(values, "tpu.collectiveE2ELatency.4mb_plus_all_gather.")["meanUs"] == 500
+
+
+def test_flat_statistics(tpus, fixture_json):
+    """One text per statistic or one for all, and no label in the key."""
+    values = tpus(monitoring.Monitoring({"supported": [], **fixture_json("tpu-sdk-multislice.json")})).next()
+    assert of(values, "tpu.grpcTcpMinRtt.") == {
+        "meanUs": 27.63,
+        "p50Us": 29.03,
+        "p90Us": 38.52,
+        "p95Us": 40.41,
+        "p999Us": 42.3,
+    }
+    assert of(values, "tpu.grpcTcpDeliveryRate.")["p999Mbps"] == 40110
+
+
+def test_a_metric_that_fails_costs_itself(tpus, fixture_json):
+    """An SDK that raises for one metric, and for the list of them, keeps all others."""
+    answers = fixture_json("tpu-sdk-v5e.json")
+    del answers["supported"], answers["metrics"]["duty_cycle_pct"]["data"]
+    values = tpus(monitoring.Monitoring(answers)).next()
+    assert "tpu.0.dutyCycle" not in values
+    assert values["tpu.0.tensorcoreUtilization"] == 13.6
+
+
+def test_two_devices_per_duty_cycle(machine, sampled, fixture_json):
+    """On v2 and v3 the runtime gives one duty cycle per chip of two devices; all else is per device."""
+    folder = "/sys/bus/pci/devices/0"
+    machine.write({f"{folder}/vendor": "0x1ae0", f"{folder}/device": "0x0027", f"{folder}/subsystem_device": "0x004f"})
+    probe = TpuProbe(monitoring.Monitoring(fixture_json("tpu-sdk-v5e.json")), False)
+    values = sampled(probe, machine.context()).next()
+    assert [values[f"tpu.{device}.dutyCycle"] for device in range(8)] == [100, 100, 100, 100, 99.5, 99.5, 100, 100]
+    assert "tpu.4.hbmCapacityUsage" not in values
+
+
+def test_links_of_two_trays():
+    """A device number that two trays share stands for neither: each link keeps its own key."""
+    texts = ["tray1.chip0.ici0.int: 1", "tray2.chip0.ici0.int: 9", "other: 3", "tray2.chip1.ici0.int: x"]
+    assert read_texts(BY_KEY["tpu.{d}.iciLinkHealth"], texts, "", 1) == {
+        "tpu.iciLinkHealth.tray1_chip0_ici0_int": 1,
+        "tpu.iciLinkHealth.tray2_chip0_ici0_int": 9,
+        "tpu.iciLinkHealth.other": 3,
+    }
+    assert read_texts(BY_KEY["tpu.{d}.iciLinkHealth"], ["0", "10"], "", 1)["tpu.1.iciLinkHealth"] == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("8MB+", "8mb_plus"),
+        ("8MB+-ALL_REDUCE", "8mb_plus_all_reduce"),
+        ("  GPU+Memory 100% ", "gpu_plus_memory_100pct"),
+        ("!!!", "unknown"),
+    ],
+)
+def test_labels(text, label):
+    """Labels in keys are lower case, digits and single underscores."""
+    assert label_of(text) == label
+
+
+@pytest.mark.parametrize(
+    ("description", "count", "names"),
+    [
+        ("", 5, ["mean", "p50", "p90", "p95", "p999"]),
+        ("Mean, P50, P90, P99, P99.9", 5, ["mean", "p50", "p90", "p99", "p999"]),
+        ("mean, p50, p90, p95, p99.9", 5, ["mean", "p50", "p90", "p95", "p999"]),
+        ("", 4, ["p50", "p90", "p95", "p999"]),
+        ("", 2, ["stat0", "stat1"]),
+    ],
+)
+def test_names_of_statistics(description, count, names):
+    """Five have a mean, four have none, and another number says nothing about itself."""
+    assert stat_names(description, count) == names
+
+
+def test_items():
+    """Lists may be quoted, bracketed, and empty."""
+    assert split("['8MB+', \"1.5\", 2]") == ["8MB+", "1.5", "2"]
+    assert split("[]") == []
+
+
+@given(st.sampled_from(FAMILIES), st.lists(st.text()), st.text())
+def test_any_text_of_the_sdk(family, texts, description):
+    """Whatever the SDK prints: finite numbers under keys of the family, or nothing."""
+    for key, value in read_texts(family, texts, description, 2).items():
+        assert key.startswith("tpu.")
+        assert float("-inf") < value < float("inf")
+
+
+# --- the runtime's server
+
+
+def test_server(tpus, serve):
+    """All that the server knows and the SDK does not: device numbers as they are, labels of lists, no label for flat."""
+    values = tpus(port=serve().port).next()
+    assert of(values, "tpu.0.") == {
+        "hbmCapacityTotal": 34088157184,
+        "hbmCapacityUsage": 19810000000,
+        "hbmMemoryUsage": pytest.approx(58.1, abs=0.1),
+        "dutyCycle": 100.0,
+    }
+    assert values["tpu.1.hbmCapacityUsage"] == 11170000000
+    assert values["tpu.hloQueueSize.tensorcore_0"] == 3
+    assert of(values, "tpu.bufferTransferLatency.8mb_plus.") == {
+        "meanUs": 50.0,
+        "p50Us": 100.0,
+        "p90Us": 160.0,
+        "p95Us": 160.0,
+        "p999Us": 160.0,
+    }
+    assert not of(values, "tpu.grpcTcpMinRtt.")  # a distribution of nothing
+
+
+def test_server_fills_gaps_only(tpus, serve):
+    """The server is not asked for what the SDK has told."""
+    server = serve()
+    values = tpus("tpu-sdk-v5e.json", port=server.port).next()
+    assert values["tpu.0.hbmCapacityTotal"] == 16909336576
+    assert values["tpu.bufferTransferLatency.8mb_plus.p50Us"] == 100.0
+    assert "tpu.runtime.hbm.memory.total.bytes" not in server.asked
+    assert "hlo.queue.size.gauge" not in server.asked
+
+
+def gauge(device, value):
+    return {"attribute": {"key": "device-id", "value": {"intAttr": device}}, "gauge": {"asDouble": value}}
+
+
+def test_what_only_the_server_tells(tpus, serve):
+    """Memory in use as the runtime sees it, and for how long a core has been idle."""
+    server = serve(
+        **{
+            "tpu.runtime.hbm.utilization.percent": {"metrics": [gauge(1, 12.5)]},
+            "tpu.runtime.tensorcore.idle_duration.seconds": {"metrics": [gauge(0, 3.25)]},
+        }
+    )
+    values = tpus(port=server.port).next()
+    assert values["tpu.1.runtimeHbmUtilization"] == 12.5
+    assert values["tpu.0.tensorcoreIdleDuration"] == 3.25
+
+
+def test_server_that_comes_and_goes(tpus, serve):
+    """Before the program starts and after it ends there are no keys and no errors."""
+    server = serve()
+    probe = tpus(port=server.port)
+    assert probe.next()
+    server.stop()
+    assert probe.next() == {}
+    again = serve()
+    probe.probe._runtime._port = again.port
+    assert probe.next()["tpu.0.dutyCycle"] == 100.0
+    probe.probe.close()
+    probe.probe.close()
+
+
+def test_server_that_hangs(tpus, serve, monkeypatch):
+    """All requests together have one deadline."""
+    monkeypatch.setattr("runferry.sampler.probes.tpu_runtime.ANSWER_WITHIN", 0.05)
+    server = serve()
+    server.hang = True
+    assert tpus(port=server.port).next() == {}
+
+
+def distribution(label, counts, *, mean=1.0, **options):
+    value = {"kvlistAttr": {"attributes": [{"key": "buffer-size", "value": {"stringAttr": label}}]}}
+    return {
+        "attribute": {"key": "labels", "value": value},
+        "distribution": {"count": sum(counts), "mean": mean, "bucketOptions": options, "bucketCounts": counts},
+    }
+
+
+LATENCY = BY_KEY["tpu.bufferTransferLatency"]
+
+
+def test_equal_labels_are_merged():
+    """Two slices report the same label: their buckets add up before percentiles are taken, means by population."""
+    options = {"explicitBuckets": {"bounds": [10, 20, 40]}}
+    metrics = [
+        distribution("4MB+", [10, 0, 0], mean=5.0, **options),
+        distribution("4MB+", [0, 0, 30], mean=9.0, **options),
+    ]
+    values = read_points(LATENCY, points_of({"metrics": metrics}), 1)
+    assert values["tpu.bufferTransferLatency.4mb_plus.meanUs"] == 8.0
+    assert values["tpu.bufferTransferLatency.4mb_plus.p50Us"] == pytest.approx(20 + 20 / 3)
+    linear = distribution("4MB+", [0, 7], linearBuckets={"numFiniteBuckets": 2, "width": 5, "offset": 1})
+    assert read_points(LATENCY, points_of({"metrics": [*metrics, linear]}), 1) == values
+
+
+def test_linear_buckets():
+    """Linear bounds are offset + width * i."""
+    metric = distribution("1", [0, 10], linearBuckets={"numFiniteBuckets": 2, "width": 5.0, "offset": 1.0})
+    (point,) = points_of({"metrics": [metric]})
+    assert point.value == Histogram(10, 1.0, (6.0, 11.0), (0, 10))
+    assert percentile(point.value, 0.5) == 8.5
+
+
+def test_distribution_without_buckets():
+    """A mean alone is told alone."""
+    values = read_points(LATENCY, points_of({"metrics": [{"distribution": {"count": 3, "mean": 2.5}}]}), 1)
+    assert values == {"tpu.bufferTransferLatency.unknown.meanUs": 2.5}
+
+
+def test_summary():
+    """Quantiles that the server has made keep their names; others have none."""
+    quantiles = [{"quantile": 0.5, "value": 3.0}, {"quantile": 0.99, "value": 8.0}, {"quantile": 0.7, "value": 4.0}]
+    metric = {
+        "attribute": {"key": "labels", "value": {"stringAttr": "8MB+"}},
+        "summary": {"sampleCount": 4, "sampleSum": 10.0, "quantile": quantiles},
+    }
+    assert read_points(LATENCY, points_of({"metrics": [metric]}), 1) == {
+        "tpu.bufferTransferLatency.8mb_plus.meanUs": 2.5,
+        "tpu.bufferTransferLatency.8mb_plus.p50Us": 3.0,
+        "tpu.bufferTransferLatency.8mb_plus.p99Us": 8.0,
+    }
+
+
+def test_device_numbers():
+    """A device's number may be an integer, a text, or in a list; a reading without one is left out."""
+    family = BY_KEY["tpu.{d}.hbmCapacityUsage"]
+    entry = {"key": "device_ordinal", "value": {"intAttr": 3}}
+    metrics = [
+        {"attribute": {"key": "device-id", "value": {"stringAttr": "1"}}, "gauge": {"asInt": 5}},
+        {"attribute": {"key": "labels", "value": {"kvlistAttr": {"attributes": [entry]}}}, "gauge": {"asInt": -7}},
+        {"gauge": {"asInt": 9}},
+        {"attribute": {"key": "device-id", "value": {"intAttr": 4}}, "gauge": {"asString": "full"}},
+    ]
+    assert read_points(family, points_of({"metrics": metrics}), 1) == {
+        "tpu.1.hbmCapacityUsage": 5,
+        "tpu.3.hbmCapacityUsage": -7,
+    }
+
+
+def test_request():
+    """The request is what a protobuf encoder makes of it."""
+    for family in FAMILIES:
+        expected = service.CLASSES["MetricRequest"](metric_name=family.rpc).SerializeToString()
+        assert not family.rpc or encode_request(family.rpc) == expected
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+COUNTS = st.lists(st.integers(0, 1 << 40), max_size=12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), FINITE)), COUNTS, FINITE, st.lists(FINITE, max_size=12))
+def test_wire_agrees_with_protobuf(gauges, counts, mean, bounds):
+    """Whatever a protobuf encoder writes of gauges and distributions is read as it was meant."""
+    distributions = [
+        {"distribution": {"count": 5, "mean": mean, "bucketOptions": {"explicitBuckets": {"bounds": bounds}},
+                          "bucketCounts": counts}}
+    ]  # fmt: skip
+    points = points_of({"metrics": [gauge(*each) for each in gauges] + distributions})
+    assert points[:-1] == [Point({"": device}, value) for device, value in gauges]
+    assert points[-1] == Point({}, Histogram(5, mean, tuple(bounds[: len(counts)]), tuple(counts)))
+
+
+@given(st.binary())
+def test_any_bytes(data):
+    """A response that is none is refused by ValueError, whatever it holds."""
+    try:
+        points = read_response(data)
+    except ValueError:
+        return
+    assert isinstance(points, list)
+
+
+@given(st.data())
+def test_damaged_answers(data):
+    """A byte changed or an end cut off in a good answer gives points or ValueError, and statistics that are numbers."""
+    answers = json.loads((FIXTURES / "tpu-grpc-responses.json").read_text())
+    whole = service.encode(answers[data.draw(st.sampled_from(sorted(answers)))])
+    at = data.draw(st.integers(0, len(whole) - 1))
+    damaged = (
+        whole[:at] + bytes([data.draw(st.integers(0, 255))]) + whole[at + 1 : data.draw(st.integers(at, len(whole)))]
+    )
+    try:
+        points = read_response(damaged)
+    except ValueError:
+        return
+    for family in FAMILIES:
+        if family.shape is not Shape.LINK:
+            assert all(isinstance(value, (int, float)) for value in read_points(family, points, 2).values())
+
+
+def test_huge_bucket_number_costs_nothing():
+    """A claim of two thousand million buckets makes no more bounds than there are counts."""
+    options = {"exponentialBuckets": {"numFiniteBuckets": 2_000_000_000, "growthFactor": 2.0, "scale": 1.0}}
+    (point,) = points_of({"metrics": [distribution("x", [1, 2], **options)]})
+    assert point.value.bounds == (2.0, 4.0)
+
+
+def test_bounds_beyond_all_numbers():
+    """A growth that overflows costs that reading only."""
+    options = {"exponentialBuckets": {"numFiniteBuckets": 9, "growthFactor": 1e300, "scale": 1.0}}
+    good = gauge(0, 1.0)
+    assert points_of({"metrics": [distribution("x", [1] * 9, **options), good]}) == [Point({"": 0}, 1.0)]
+
+
+def test_summary_of_the_wire():
+    """A summary is read whole."""
+    (point,) = points_of({"metrics": [{"summary": {"sampleCount": 2, "sampleSum": 3.0}}]})
+    assert point.value == Summary(2, 3.0, ())
+
+
+# --- both, in the helper
+
+
+def test_in_the_helper(machine, monkeypatch, from_helper):
+    """End to end: the helper loads libtpu's SDK because there is a chip, and its values arrive."""
+    machine.load("tpu-pci-sysfs.json")
+    monkeypatch.setenv("PYTHONPATH", str(FAKES / "tpu"))
+    monkeypatch.setenv("LIBTPU_ANSWERS", str(FIXTURES / "tpu-sdk-v5e.json"))
+    metadata, values = from_helper(TpuProbe(), Context(SamplerSettings(), root=str(machine.root)))
+    assert metadata["tpu"]["name"] == "v5e"
+    assert values["tpu.0.tensorcoreUtilization"] == 13.6
