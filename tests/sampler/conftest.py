@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from runferry.sampler import SamplerSettings
+from runferry.sampler import SamplerSettings, runners
 from runferry.sampler.context import Context
 from runferry.sampler.supervisor import HelperRunner
 from support.declared import assert_declared
@@ -71,6 +71,23 @@ class HandClock:
         self.waits.append(timeout)
         self.now += timeout
         return event.is_set()
+
+
+@pytest.fixture(autouse=True)
+def _declared_keys(monkeypatch):
+    """Whatever a test samples in this process, probes write only keys that they declare; those without any are fakes."""
+    sampled, sample_once = [], runners.sample_once
+
+    def watched(runner, ctx):
+        values = sample_once(runner, ctx)
+        sampled.append((runner.probe, values))
+        return values
+
+    monkeypatch.setattr(runners, "sample_once", watched)
+    yield
+    for probe, values in sampled:
+        if probe.metrics:
+            assert_declared(probe, values)
 
 
 @pytest.fixture
