@@ -6,8 +6,10 @@ import math
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 from .clock import Clock, SystemClock
 from .engine import SHORT_GRACE, Engine, Sample
@@ -49,6 +51,7 @@ class Sampler:
         self._engine = Engine(settings, self._pass_on, clock=self._clock, root=root, warn=warn)
         self._warn = warn
         self._stopping = threading.Event()
+        self._asked = threading.Event()  # every probe has been asked, or never will be
         self._silent = False  # nothing is emitted once `stop` has returned
         self._thread: threading.Thread | None = None
         self._inert = False
@@ -73,9 +76,10 @@ class Sampler:
         if self._inert:
             return
         self._stopping.set()
+        self._asked.set()
+        self._engine.wake()
         if self._thread is None:
             return
-        self._engine.wake()
         self._thread.join(STOP_WITHIN * 0.75)
         if self._thread.is_alive():  # a read of /proc or /sys hangs: leave the thread, but no child process
             self._silent = True
@@ -83,11 +87,22 @@ class Sampler:
             self._engine.close(STOP_WITHIN * 0.25)
         self._silent = True
 
+    def settle(self, timeout: float) -> bool:
+        """Wait until no device's library is opening any more, at most `timeout` s or until `stop`; whether one has."""
+        begun = time.monotonic()
+        self._asked.wait(timeout)
+        return self._engine.settle(max(0.0, begun + timeout - time.monotonic()))
+
+    def metadata(self) -> dict[str, Any]:
+        """What the probes that have opened know of their devices: fields of the hardware record."""
+        return self._engine.metadata()
+
     def _run(self) -> None:
         try:
             started = self._clock.monotonic()
             self._engine.open()
             self._engine.tick(grace=SHORT_GRACE)
+            self._asked.set()
             self._engine.open_third_party()
             self.loading = False
             if self._engine.settle(min(self._interval / 2, DEVICES_WITHIN)) and not self._stopping.is_set():
@@ -102,6 +117,7 @@ class Sampler:
             self._warn(f"sampling has ended: {error!r}")
         finally:
             self.loading = False
+            self._asked.set()
             self._engine.close(STOP_WITHIN * 0.5)
 
     def _become_inert(self) -> None:

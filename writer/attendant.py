@@ -5,7 +5,9 @@ On a thread of its own, because finding out about the machine takes longer than 
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 import threading
 import time
@@ -21,9 +23,14 @@ from .settings import Resolved
 
 if TYPE_CHECKING:
     from ..sampler import Sample, Sampler
+    from ..sampler.environment import Inquiry
 
 JOIN_S = 2.0
 """How long the end of a very short run waits for the machine's records."""
+HURRY_S = 0.2
+"""How long it waits for what is known of facts that are slow to find."""
+MACHINE_FILE = "runferry-machine.json"
+"""What bounds and shapes the machine, beyond the log's own record of it."""
 
 HEAD_START_S = 0.02
 """Imports hold the interpreter for milliseconds at a time: the run's start comes first."""
@@ -43,10 +50,25 @@ class Attendant:
         pid: int | None = None,
         argv: Sequence[str] | None = None,
         errands: Sequence[Callable[[], None]] = (),
+        keep: Callable[[bytes, str], object] | None = None,
     ) -> None:
+        """Nothing is done yet.
+
+        Args:
+            settings: every setting, decided.
+            submit: has the writer's thread do a job.
+            start_ns: when the run began.
+            warn: takes one line for the user.
+            label: keeps the nodes of one run apart, unless the settings have one.
+            pid: the process that is sampled; this one unless given.
+            argv: its command line.
+            errands: what else is to be done away from the training thread.
+            keep: puts content among the run's files, under a name; without it none is kept.
+        """
         self._settings, self._submit, self._start_ns, self._warn = settings, submit, start_ns, warn
         self._label = settings.label or label
         self._errands = deque(errands)
+        self._keep = keep
         self._pid = os.getpid() if pid is None else pid
         # As they are now: the program may go elsewhere, and change both, before the thread comes to it.
         self._argv = list(sys.argv) if argv is None else argv
@@ -58,6 +80,8 @@ class Attendant:
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._importing = False
+        self._inquiry: Inquiry | None = None
+        self._told = threading.Event()  # what is known of the machine is in the log
 
     @property
     def loading(self) -> bool:
@@ -80,12 +104,16 @@ class Attendant:
         """Take the last sample, which takes 2 s at most, and end; without it if there is no time at all."""
         within = min(JOIN_S, max(timeout_s, 0.0))
         if self._thread is not None:
-            self._thread.join(within)
+            self._told.wait(within)
+            if self._inquiry is not None:
+                self._inquiry.hurry()
             if self._errands and self._thread.is_alive():
                 self._warn(f"the run is over before all files about it are saved: they took more than {within:.1g} s")
         self._stopped = True
         if self._sampler is not None and timeout_s > 0:
             self._sampler.stop()
+        if self._thread is not None and self._told.is_set():
+            self._thread.join(min(HURRY_S, max(timeout_s, 0.0)))
 
     def _run(self) -> None:
         try:
@@ -96,6 +124,7 @@ class Attendant:
             self._warn(f"{what}: {type(error).__name__}: {error}")
         finally:
             self._importing = False
+            self._told.set()
 
     def _attend(self) -> None:
         disable_meta, disable_stats = self._settings.disable_meta, self._settings.disable_stats
@@ -104,8 +133,7 @@ class Attendant:
             return
         import uuid
 
-        from ..sampler import Sampler, SamplerSettings, execution_context, hardware, load_modules
-        from ..sampler.redact import MARK
+        from ..sampler import Sampler, SamplerSettings, load_modules
 
         given = self._settings
         settings = SamplerSettings(
@@ -125,26 +153,57 @@ class Attendant:
         if not disable_stats and not self._stopped:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
             self._sampler.start()
-        writer_id = str(uuid.uuid4())
-        if not disable_meta:
-            redact = self._settings.redact
-            context = execution_context(
-                settings, argv=self._argv, started_at_ns=self._start_ns, folder=self._folder, redact=redact
-            )
-            self._tell_hidden(str(context).count(MARK))
-            self._record(records.environment(self._as_told(context), writer_id))
+        if disable_meta:
+            self._do_errands()
+            return
+        from ..sampler.environment import Inquiry
+
+        inquiry = self._inquiry = Inquiry(
+            settings,
+            argv=self._argv,
+            started_at_ns=self._start_ns,
+            folder=self._folder,
+            environ=os.environ,
+            redact=given.redact,
+            devices=self._sampler,
+        )
+        self._describe(inquiry, str(uuid.uuid4()))
+
+    def _describe(self, inquiry: Inquiry, writer_id: str) -> None:
+        """Record what is known within two seconds, and later, or at the run's end, what was slow to find."""
+        from ..sampler.redact import MARK
+
+        context = inquiry.context()
+        self._tell_hidden(str(context).count(MARK))
+        self._record(records.environment(self._as_told(context), writer_id))
         self._do_errands()
         self._importing = False  # a fork need not wait for the drivers of devices
-        if not disable_meta:
-            self._record(records.environment(hardware(settings), writer_id))
+        self._record(records.environment(inquiry.hardware(), writer_id))
+        side = self._keep_machine(inquiry.side, b"")
+        if self._stopped:
+            inquiry.hurry()
+        self._told.set()
+        later = self._as_told(inquiry.rest(), late=True)
+        if later:
+            self._record(records.environment(later, writer_id))
+        self._keep_machine(inquiry.side, side)
 
-    def _as_told(self, context: dict[str, Any]) -> dict[str, Any]:
-        """What was found out, with what the settings say instead."""
+    def _keep_machine(self, side: dict[str, Any], before: bytes) -> bytes:
+        """Keep the side record, unless it is as `before`; what is kept now."""
+        content = json.dumps(side, indent=2, sort_keys=True).encode() + b"\n"
+        if self._keep is not None and side and content != before:
+            stem, dot, kind = MACHINE_FILE.partition(".")
+            name = f"{stem}_{re.sub(r'[^A-Za-z0-9._-]', '_', self._label)}" if self._label else stem
+            self._keep(content, f"{name}{dot}{kind}")
+        return content
+
+    def _as_told(self, context: dict[str, Any], *, late: bool = False) -> dict[str, Any]:
+        """What was found out, with what the settings say instead; `late`: of those only what is found out now."""
         given = self._settings
         told = {"host": given.host, "program": given.program, "username": given.username}
         hidden = {"git"} if self._settings.disable_git else set()
         found = {name: value for name, value in context.items() if name not in hidden}
-        return {**found, **{name: value for name, value in told.items() if value}}
+        return {**found, **{name: value for name, value in told.items() if value and (not late or name in found)}}
 
     def _do_errands(self) -> None:
         while self._errands:

@@ -149,7 +149,15 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         label = info.host if role is Role.SAMPLER else ""  # keeps the nodes of one run apart
         errands = self._errands() if argv is None else ()  # the code of another program is not at hand
         self._attendant = Attendant(
-            settings, self._pump.submit, info.start_ns, self._warn, label=label, pid=pid, argv=argv, errands=errands
+            settings,
+            self._pump.submit,
+            info.start_ns,
+            self._warn,
+            label=label,
+            pid=pid,
+            argv=argv,
+            errands=errands,
+            keep=self._place,
         )
         self._attendant.start()
         if settings.mode == "online" and settings.sync_watch and self._takes_rows:
