@@ -20,7 +20,7 @@ WITHOUT_METRICS = frozenset({"portable", "nvidia", "ipu", "tpu", "network", "mem
 ABSENT_FAMILIES = frozenset({"nvidia", "amd", "apple", "ipu", "tpu", "trainium", "openmetrics", "dcgm", "host"})
 """Families of listed keys that are not complete yet."""
 
-SHARED = frozenset({"nvidia", "amd", "apple", "dcgm_query", "dcgm_exporter", "dcgm"})
+SHARED = frozenset({"nvidia", "amd", "amd_sysfs", "amd_command", "apple", "dcgm_query", "dcgm_exporter", "dcgm"})
 """Probes that may share a form of keys: their devices are numbered one after the other."""
 
 

@@ -1,0 +1,159 @@
+"""ROCm's C library through ctypes in a helper, beside the peer on the same library."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from runferry.logformat import read_records
+from runferry.sampler import SamplerSettings
+from runferry.sampler.context import Context
+from runferry.sampler.probe import ProbeUnavailableError
+from runferry.sampler.probes.amd import AmdProbe
+from runferry.sampler.probes.amd_rsmi import RocmSmiSource, pci_text
+from runferry.sampler.supervisor import HelperRunner
+from support import peer
+
+HERE = Path(__file__).parent
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory):
+    """A folder with a librocm_smi64.so of two dies, and a library that redirects reads of /sys."""
+    folder = tmp_path_factory.mktemp("rocm")
+    for source, name in (("rsmi_shim.c", "librocm_smi64.so"), ("redirect.c", "redirect.so")):
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, HERE / "fake" / source, "-ldl"], check=True)
+    return folder
+
+
+FIRST_DIE = {
+    "gpu.0.gpu": 90.0,
+    "gpu.0.memoryAllocated": 25.0,
+    "gpu.0.memoryReadWriteActivity": 31.0,
+    "gpu.0.memoryOverDrive": 0.0,
+    "gpu.0.temp": 45.0,
+    "gpu.0.powerWatts": 312.5,
+    "gpu.0.powerPercent": 62.5,
+    "gpu.0.energyJoules": 108500.0,
+}
+SECOND_DIE = {
+    "gpu.1.gpu": 89.0,
+    "gpu.1.memoryAllocated": 75.0,
+    "gpu.1.memoryOverDrive": 5.0,
+    "gpu.1.temp": -4.5,
+    "gpu.1.energyJoules": 108500.0000155,
+}
+
+
+def in_a_helper(machine):
+    """Three samples of the probe in its own process, and its metadata."""
+    ready = threading.Condition()
+    context = Context(SamplerSettings(pid=4242, interval=1.0), root=str(machine.root), own_pids=set())
+    runner = HelperRunner(AmdProbe(), context, ready)
+    told = []
+    try:
+        for now in range(4):
+            runner.request(float(now))
+            with ready:
+                assert ready.wait_for(lambda: not (runner.waiting or runner.opening), 20)
+            told.append(runner.take(float(now)))
+        assert (runner.reason, runner.stats.last_error) == (None, None)
+        return *told[1:], runner.metadata()
+    finally:
+        runner.close(2.0)
+
+
+@needs_compiler
+def test_the_library_in_a_helper(shim, machine, monkeypatch):
+    """Through process and ctypes: units, a die without power, an unknown figure, and one passing error."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(shim))
+    first, second, third, metadata = in_a_helper(machine)
+    assert first == third == FIRST_DIE | SECOND_DIE
+    assert second == FIRST_DIE | {key: value for key, value in SECOND_DIE.items() if key != "gpu.1.gpu"}
+    assert metadata["gpu_count"] == 2
+    assert metadata["gpu_amd"][0]["unique_id"] == "0x51a0000000000000"
+
+
+@needs_compiler
+def test_a_library_without_a_function_or_device(tmp_path, machine, monkeypatch):
+    """An old library lacks functions, which costs their values; one without devices or that does not start gives way."""
+    code = "unsigned rsmi_init(unsigned long long f) { return %d; }\nunsigned rsmi_shut_down(void) { return 0; }\n"
+    code += "unsigned rsmi_num_monitor_devices(unsigned *n) { *n = %d; return 0; }\n"
+    code += (
+        "unsigned rsmi_dev_power_ave_get(unsigned d, unsigned s, unsigned long long *v) { *v = 7000000; return 0; }\n"
+    )
+    for status, count in ((0, 1), (0, 0), (8, 1)):
+        folder = tmp_path / f"{status}{count}"
+        (folder / "opt" / "rocm" / "lib").mkdir(parents=True)
+        (folder / "shim.c").write_text(code % (status, count))
+        library = folder / "opt" / "rocm" / "lib" / "librocm_smi64.so.5"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, folder / "shim.c"], check=True)
+        ctx = Context(SamplerSettings(), root=str(folder), own_pids=set())
+        source = RocmSmiSource()
+        if (status, count) == (0, 1):
+            source.open(ctx)
+            assert source.read(ctx) == {0: {"powerWatts": 7.0}}
+            source.close()
+        else:
+            with pytest.raises(ProbeUnavailableError, match="finds no device" if not count else "status 8"):
+                source.open(ctx)
+
+
+PEER = """
+import time, wandb
+run = wandb.init(settings=wandb.Settings(x_stats_sampling_interval=0.2, x_stats_pid=1, console="off"))
+time.sleep(1.5)
+run.finish()
+"""
+
+
+@needs_compiler
+@pytest.mark.peer
+@pytest.mark.skipif(bool(peer.missing()), reason=peer.missing() or "there")
+def test_the_peer_on_the_same_library(shim, tmp_path, machine, monkeypatch):
+    """The peer (wandb 0.31) and we agree on every value and every field of the record, but for what the driver does not know.
+
+    The exception: a figure of all ones, which the peer writes as 4294967295.
+    """
+    machine.write({"/sys/module/amdgpu/initstate": "live\n"})
+    folder = tmp_path / "peer"
+    folder.mkdir()
+    environ = peer.environment(
+        folder,
+        LD_LIBRARY_PATH=str(shim),
+        LD_PRELOAD=str(shim / "redirect.so"),
+        REDIRECTED="/sys/module/amdgpu",
+        REDIRECT_TO=str(machine.root),
+        WANDB_CONSOLE="off",
+    )
+    subprocess.run([peer.PYTHON, "-c", PEER], cwd=folder, env=environ, check=True, capture_output=True, timeout=60)
+    (log,) = folder.glob("wandb/*run-*/run-*.wandb")
+    theirs, devices = {}, []
+    for record in read_records(log):
+        if record.kind == "stats":
+            theirs |= {item.key: json.loads(item.value_json) for item in record.message().item}
+        elif record.kind == "environment":
+            devices += record.message().gpu_amd
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(shim))
+    first, _, _, metadata = in_a_helper(machine)
+    assert {key: value for key, value in theirs.items() if key.startswith("gpu.")} == first | {
+        "gpu.1.memoryReadWriteActivity": 4294967295.0
+    }
+    described = [{field.name: value for field, value in device.ListFields()} for device in devices]
+    assert described == metadata["gpu_amd"]
+
+
+def test_no_library(machine):
+    """Nothing to load is a reason, not an error."""
+    with pytest.raises(ProbeUnavailableError, match="cannot be loaded"):
+        RocmSmiSource().open(machine.context())
+
+
+def test_addresses_of_the_library():
+    """Domain, bus, device and function as the kernel writes them."""
+    assert pci_text(0x0001_0000_C1FB) == "0001:c1:1f.3"
