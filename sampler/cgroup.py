@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from .mounts import Mount, is_below, read_mounts
+from .tables import read_table, read_whole, whole
 
 if TYPE_CHECKING:
     from .context import Context
@@ -32,19 +33,21 @@ class CpuQuota(NamedTuple):
     folder: str
 
 
+class Group(NamedTuple):
+    """A control group: its directory, in a hierarchy of `version`."""
+
+    folder: str
+    version: int
+
+
 class Limits(NamedTuple):
     """What binds a process. `cpus` is the smallest of quota, affinity and CPUs of the host; None if nothing tells."""
 
     cpus: float | None
     quota: CpuQuota | None
     memory: MemoryLimit | None
-
-
-class MemoryUse(NamedTuple):
-    """Bytes charged to the group that owns the limit, and those of them that are not easily reclaimed page cache."""
-
-    current: int
-    working_set: int
+    groups: Groups | None = None
+    """The groups that it is in; None if they are to be ignored."""
 
 
 def count_cpus(text: str) -> int:
@@ -56,7 +59,7 @@ def count_cpus(text: str) -> int:
             count += int(last or first) - int(first) + 1
         except ValueError:
             return 0
-    return count
+    return max(count, 0)  # a range that runs backwards is no range
 
 
 def _folders(ctx: Context, mount: Mount, path: str) -> list[str]:
@@ -76,7 +79,7 @@ def _folders(ctx: Context, mount: Mount, path: str) -> list[str]:
     return folders[::-1]
 
 
-class _Groups:
+class Groups:
     """The directories of one process, per controller, whichever version serves it (hybrid hosts have both)."""
 
     def __init__(self, ctx: Context, pid: int) -> None:
@@ -100,11 +103,20 @@ class _Groups:
                     return 2, _folders(self._ctx, mount, self._paths[""])
         return 0, []
 
+    def own(self, controller: str = "") -> Group | None:
+        """The group of the process itself; without a controller that of version 2, where pressure is told."""
+        version, folders = self.folders(controller)
+        return Group(folders[0], version) if folders else None
 
-def _memory_limit(ctx: Context, groups: _Groups) -> MemoryLimit | None:
+
+def _memory_limit(ctx: Context, groups: Groups) -> MemoryLimit | None:
     version, folders = groups.folders("memory")
     name = "memory.max" if version == 2 else "memory.limit_in_bytes"
-    found = [MemoryLimit(limit, folder, version) for folder in folders if (limit := ctx.read_int(f"{folder}/{name}"))]
+    found = [
+        MemoryLimit(limit, folder, version)
+        for folder in folders
+        if (limit := read_whole(ctx, f"{folder}/{name}")) is not None and limit > 0
+    ]
     binding = min(found, default=None)
     if binding is None or binding.limit >= _V1_NO_MEMORY_LIMIT:
         return None
@@ -116,19 +128,19 @@ def _quota(ctx: Context, folder: str, version: int) -> float | None:
     """CPUs' worth of time per period that `folder` grants, None if unlimited."""
     if version == 2:
         fields = (ctx.read(f"{folder}/cpu.max") or "").split()
-        quota, period = (int(field) if field.isdecimal() else None for field in (*fields, "", "")[:2])
+        quota, period = (whole(field) for field in (*fields, "", "")[:2])
     else:
-        quota, period = ctx.read_int(f"{folder}/cpu.cfs_quota_us"), ctx.read_int(f"{folder}/cpu.cfs_period_us")
-    return quota / period if quota and period and quota > 0 else None  # v1 writes -1 for "none"
+        quota, period = (read_whole(ctx, f"{folder}/cpu.cfs_{name}_us") for name in ("quota", "period"))
+    return quota / period if quota and period and min(quota, period) > 0 else None  # v1 writes -1 for "none"
 
 
-def _cpu_quota(ctx: Context, groups: _Groups) -> CpuQuota | None:
+def _cpu_quota(ctx: Context, groups: Groups) -> CpuQuota | None:
     version, folders = groups.folders("cpu")
     found = [CpuQuota(cpus, folder) for folder in folders if (cpus := _quota(ctx, folder, version)) is not None]
     return min(found, default=None)
 
 
-def _cpuset(ctx: Context, groups: _Groups) -> int:
+def _cpuset(ctx: Context, groups: Groups) -> int:
     """CPUs of the nearest cpuset that says so; 0 if none does."""
     _, folders = groups.folders("cpuset")
     for folder in folders:
@@ -156,22 +168,12 @@ def logical_cpus(ctx: Context) -> int:
 def find_limits(ctx: Context, pid: int, *, ignore: bool) -> Limits:
     """The limits of process `pid`; with `ignore`, only affinity and the host's CPUs count."""
     counts: list[float] = [_affinity(ctx, pid), logical_cpus(ctx)]
-    quota = memory = None
+    quota = memory = groups = None
     if not ignore:
-        groups = _Groups(ctx, pid)
+        groups = Groups(ctx, pid)
         quota, memory = _cpu_quota(ctx, groups), _memory_limit(ctx, groups)
         counts += [_cpuset(ctx, groups), quota.cpus if quota else 0]
-    return Limits(min((count for count in counts if count > 0), default=None), quota, memory)
-
-
-def read_table(text: str | None) -> dict[str, int]:
-    """Lines of `name number` (memory.stat, cpu.stat, memory.events ...) as a dict."""
-    table = {}
-    for line in (text or "").splitlines():
-        name, _, number = line.partition(" ")
-        if number.strip().isdecimal():
-            table[name] = int(number)
-    return table
+    return Limits(min((count for count in counts if count > 0), default=None), quota, memory, groups)
 
 
 def read_meminfo(ctx: Context) -> dict[str, int]:
@@ -180,30 +182,44 @@ def read_meminfo(ctx: Context) -> dict[str, int]:
     for line in (ctx.read("/proc/meminfo") or "").splitlines():
         name, _, rest = line.partition(":")
         fields = rest.split()
-        if fields and fields[0].isdecimal():
-            table[name] = int(fields[0]) * (1024 if fields[-1] == "kB" else 1)
+        number = whole(fields[0]) if fields else None
+        if number is not None:
+            table[name] = number * (1024 if fields[-1] == "kB" else 1)
     return table
 
 
-def memory_use(ctx: Context, limit: MemoryLimit) -> MemoryUse | None:
-    """What is charged against `limit` now; None if the group is gone."""
-    v2 = limit.version == 2
-    current = ctx.read_int(f"{limit.folder}/{'memory.current' if v2 else 'memory.usage_in_bytes'}")
-    if current is None:
-        return None
-    stat = read_table(ctx.read(f"{limit.folder}/memory.stat"))
-    return MemoryUse(current, max(0, current - stat.get("inactive_file" if v2 else "total_inactive_file", 0)))
+def memory_use(ctx: Context, group: MemoryLimit | Group) -> int | None:
+    """Bytes charged to the group now, page cache included; None if it is gone."""
+    return read_whole(ctx, f"{group.folder}/{'memory.current' if group.version == 2 else 'memory.usage_in_bytes'}")
 
 
-def oom_kills(ctx: Context, limit: MemoryLimit) -> int | None:
-    """Processes that the kernel killed in the limit's group since it exists."""
-    name = "memory.events" if limit.version == 2 else "memory.oom_control"
-    return read_table(ctx.read(f"{limit.folder}/{name}")).get("oom_kill")
+def page_cache(ctx: Context, group: MemoryLimit | Group) -> tuple[int | None, int | None]:
+    """(page cache in all, that of it which is easily reclaimed) in bytes, of the group with those below it."""
+    stat = read_table(ctx.read(f"{group.folder}/memory.stat"))
+    if group.version == 2:
+        return stat.get("file"), stat.get("inactive_file")
+    return stat.get("total_cache", stat.get("cache")), stat.get("total_inactive_file")
 
 
-def throttling(ctx: Context, quota: CpuQuota) -> tuple[int, int] | None:
-    """(periods that passed, periods in which the group was held back) since the group exists."""
+def oom_kills(ctx: Context, group: MemoryLimit | Group) -> int | None:
+    """Processes that the kernel killed in the group since it exists."""
+    name = "memory.events" if group.version == 2 else "memory.oom_control"
+    return read_table(ctx.read(f"{group.folder}/{name}")).get("oom_kill")
+
+
+class Throttling(NamedTuple):
+    """Since the group exists: periods that passed, those in which it was held back, and for how many ms."""
+
+    periods: int
+    throttled: int
+    milliseconds: float | None
+
+
+def throttling(ctx: Context, quota: CpuQuota) -> Throttling | None:
+    """How the group that owns the quota was held back; None where nothing tells."""
     stat = read_table(ctx.read(f"{quota.folder}/cpu.stat"))
     if "nr_periods" not in stat or "nr_throttled" not in stat:
         return None
-    return stat["nr_periods"], stat["nr_throttled"]
+    held = stat["throttled_usec"] / 1e3 if "throttled_usec" in stat else None  # version 2: us, version 1: ns
+    held = stat["throttled_time"] / 1e6 if "throttled_time" in stat else held
+    return Throttling(stat["nr_periods"], stat["nr_throttled"], held)

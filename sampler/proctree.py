@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
+
+from .tables import whole
 
 if TYPE_CHECKING:
     from .context import Context
@@ -23,6 +25,77 @@ class Process(NamedTuple):
     reaped: int  # the same of children it has waited for, theirs included
     threads: int
     rss: int
+    name: str = ""  # at most 15 bytes, as the program or it itself says
+    state: str = ""  # R runs, S sleeps, D waits for a disk or a device, Z has ended, ...
+    faults: int = 0  # pages that had to be read from disk
+    reaped_faults: int = 0  # the same of children it has waited for
+
+    @property
+    def key(self) -> Key:
+        """What names it for ever: pids are used again."""
+        return self.pid, self.started
+
+
+Key = tuple[int, int]  # pid, start
+
+
+class Use(NamedTuple):
+    """What a process has used of something since it began."""
+
+    parent: int
+    own: int
+    reaped: int  # of children it has waited for, theirs included; a source may not tell it from its own
+
+
+class TreeCounter:
+    """What a changing set of processes used between two readings.
+
+    Children that were born and died in between count too, by what their parent reaped; what was already counted
+    while they lived is then not counted again.
+    """
+
+    def __init__(self) -> None:
+        self._last: Mapping[Key, Use] = {}
+        self._newest = -1  # start of the youngest process seen: a later one began after the last reading
+
+    def rise(self, counted: Mapping[Key, Use], others: Mapping[Key, Use]) -> int | None:
+        """What `counted` used since the last call; None on the first, or if nothing is there to compare with.
+
+        `others` are children that are not to be counted, also once they were reaped.
+        """
+        now = {**counted, **others}
+        last, self._last = self._last, now
+        newest, self._newest = self._newest, max((started for _, started in now), default=self._newest)
+        if not any(key in last for key in counted):
+            return None
+        gone = _counted_of_the_gone(last, now)
+        total = 0
+        for key, use in counted.items():
+            before = last.get(key)
+            if before is not None:
+                total += max(0, use.own - before.own) + max(0, use.reaped - before.reaped - gone.get(key[0], 0))
+            elif key[1] > newest:
+                total += use.own + use.reaped
+        return total
+
+
+def _counted_of_the_gone(last: Mapping[Key, Use], now: Mapping[Key, Use]) -> dict[int, int]:
+    """By pid: what of its reaped descendants had been counted while they lived.
+
+    Whole branches end at once (a launcher with its workers): the nearest ancestor that lives has reaped them all.
+    """
+    parents = {pid: use.parent for (pid, _), use in last.items()}
+    alive = {pid for pid, _ in now}
+    gone: dict[int, int] = {}
+    for key, use in last.items():
+        if key in now:
+            continue
+        heir, seen = use.parent, {key[0]}
+        while heir not in alive and heir in parents and heir not in seen:
+            seen.add(heir)
+            heir = parents[heir]
+        gone[heir] = gone.get(heir, 0) + use.own + use.reaped
+    return gone
 
 
 class Snapshot(NamedTuple):
@@ -44,6 +117,10 @@ def parse_stat(text: str) -> Process:
         reaped=int(fields[13]) + int(fields[14]),
         threads=int(fields[17]),
         rss=int(fields[21]),
+        name=text[text.index("(") + 1 : name_end],
+        state=fields[0],
+        faults=int(fields[9]),
+        reaped_faults=int(fields[10]),
     )
 
 
@@ -60,14 +137,15 @@ def _process(ctx: Context, pid: int) -> Process | None:
 def _children_by_thread(ctx: Context, pid: int) -> Iterator[int]:
     for thread in ctx.list(f"/proc/{pid}/task"):
         for child in (ctx.read(f"/proc/{pid}/task/{thread}/children") or "").split():
-            yield int(child)
+            if (number := whole(child)) is not None:
+                yield number
 
 
 def _children_by_scan(ctx: Context) -> dict[int, list[int]]:
     """Children of every process: for kernels without CONFIG_PROC_CHILDREN; reads all of /proc."""
     children: dict[int, list[int]] = {}
     for name in ctx.list("/proc"):
-        process = _process(ctx, int(name)) if name.isdecimal() else None
+        process = _process(ctx, int(name)) if name.isascii() and name.isdecimal() else None
         if process is not None:
             children.setdefault(process.parent, []).append(process.pid)
     return children

@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from ..cgroup import throttling
+from typing import ClassVar
+
+from ..cgroup import logical_cpus, throttling
 from ..context import Context
-from ..counter import Counter
 from ..hostinfo import physical_cores
+from ..metric import Kind, Metric, Origin
 from ..probe import Probe, Values
-from ..proctree import Process, Snapshot
+from ..proctree import Process, TreeCounter, Use
+from ..rates import Rises
+from ..tables import wholes
+
+_TEST = "tests/sampler/test_host.py::"
 
 
-class TreeTime:
-    """CPU seconds that a changing set of processes used between two readings.
-
-    Children that were born and died in between count too, by what their parent reaped; what was already counted
-    while they lived is then not counted again.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[int, int], Process] = {}  # (pid, start) -> last reading
-        self._newest = -1  # start of the youngest process seen: a later one began after the last reading
-
-    def rise(self, snapshot: Snapshot) -> int | None:
-        """Clock ticks used since the last call; None on the first, or if nothing is there to compare with."""
-        counted = {(process.pid, process.started): process for process in snapshot.counted}
-        now = counted | {(process.pid, process.started): process for process in snapshot.own}
-        last, self._last = self._last, now
-        newest, self._newest = self._newest, max((started for _, started in now), default=self._newest)
-        if not any(key in last for key in counted):
-            return None
-        gone: dict[int, int] = {}  # parent -> time of its vanished children that we had counted
-        for key, process in last.items():
-            if key not in now:
-                gone[process.parent] = gone.get(process.parent, 0) + process.cpu + process.reaped
-        total = 0
-        for key, process in counted.items():
-            before = last.get(key)
-            if before is not None:
-                reaped = process.reaped - before.reaped - gone.get(process.pid, 0)
-                total += max(0, process.cpu - before.cpu) + max(0, reaped)
-            elif process.started > newest:
-                total += process.cpu + process.reaped
-        return total
+def cpu_use(processes: list[Process]) -> dict[tuple[int, int], Use]:
+    """CPU time of processes in clock ticks, for a `TreeCounter`."""
+    return {process.key: Use(process.parent, process.cpu, process.reaped) for process in processes}
 
 
 class CoreShares:
@@ -54,14 +31,15 @@ class CoreShares:
         """Per cent by core number since the last call; cores without an earlier reading are left out."""
         shares = {}
         for line in (ctx.read("/proc/stat") or "").splitlines():
-            name, *fields = line.split()
-            if not name.startswith("cpu") or name == "cpu":
+            name, *fields = line.split() or [""]
+            times = wholes(fields[:8])  # guest time is part of user time
+            if not name.startswith("cpu") or name == "cpu" or times is None:
                 continue
-            times = [int(field) for field in fields[:8]]  # guest time is part of user time
             idle, total = sum(times[3:5]), sum(times)
             before = self._last.get(name)
             self._last[name] = (idle, total)
             if before is not None and total > before[1]:
+                # The kernel's idle time can fall a little: then the core was not idle.
                 busy = 1 - max(0, idle - before[0]) / (total - before[1])
                 shares[name.removeprefix("cpu")] = 100 * busy
         return shares
@@ -72,11 +50,56 @@ class CpuProbe(Probe):
 
     name = "cpu"
     prefixes = ("cpu", "proc.cpu.")
+    metrics: ClassVar = (
+        Metric(
+            "cpu",
+            "%",
+            "/proc/{pid}/stat utime, stime, cutime, cstime",
+            "CPU time of the process since the last sample / time / CPUs available to it",
+            Kind.INTERVAL,
+            test=_TEST + "test_cpu_is_the_share_of_available_cpus_since_the_last_sample",
+        ),
+        Metric(
+            "proc.cpu.threads",
+            "count",
+            "/proc/{pid}/stat num_threads",
+            "summed over the process",
+            test=_TEST + "test_cpu_is_the_share_of_available_cpus_since_the_last_sample",
+        ),
+        Metric(
+            "proc.cpu.throttledPercent",
+            "%",
+            "cpu.stat nr_throttled, nr_periods of the group that owns the quota",
+            "throttled / passed periods; only with a quota",
+            Kind.INTERVAL,
+            Origin.PEER,
+            test="tests/sampler/test_cgroup.py::test_throttling_is_since_the_last_sample",
+        ),
+        Metric(
+            "proc.cpu.cores",
+            "cores",
+            "/proc/{pid}/stat",
+            "CPU time since the last sample / time",
+            Kind.INTERVAL,
+            Origin.OURS,
+            "extended",
+            _TEST + "test_cpu_is_the_share_of_available_cpus_since_the_last_sample",
+        ),
+        Metric(
+            "cpu.{i}.cpu_percent",
+            "%",
+            "/proc/stat cpu{i}",
+            "time that the host's core {i} was not idle / time",
+            Kind.INTERVAL,
+            setting="per_core",
+            test=_TEST + "test_per_core_load",
+        ),
+    )
 
     def __init__(self) -> None:
-        self._tree = TreeTime()
+        self._tree = TreeCounter()
         self._cores = CoreShares()
-        self._periods, self._throttled = Counter(), Counter()
+        self._held_back = Rises[str]()
         self._last_read: float | None = None
         self._physical: int | None = None
 
@@ -87,14 +110,16 @@ class CpuProbe(Probe):
     def sample(self, ctx: Context, out: Values) -> None:
         """All rates are over the time since the last sample."""
         processes = ctx.processes()
-        ticks = self._tree.rise(processes)
+        ticks = self._tree.rise(cpu_use(processes.counted), cpu_use(processes.own))
         elapsed = ctx.now - self._last_read if self._last_read is not None else 0.0
         self._last_read = ctx.now
         if processes.counted:
             out["proc.cpu.threads"] = float(sum(process.threads for process in processes.counted))
         if ticks is not None and elapsed > 0:
             cores = ticks / ctx.ticks_per_second / elapsed
-            out["cpu"] = 100 * cores / self._capacity(ctx)
+            capacity = self._capacity(ctx)
+            if capacity is not None:
+                out["cpu"] = 100 * cores / capacity
             if ctx.settings.extended:
                 out["proc.cpu.cores"] = cores
         self._sample_throttling(ctx, out)
@@ -109,16 +134,18 @@ class CpuProbe(Probe):
         if ctx.settings.per_core:
             self._cores.read(ctx)
 
-    def _capacity(self, ctx: Context) -> float:
-        """How many CPUs 100 % of `cpu` stands for; a quota binds whatever the norm."""
-        limits = ctx.limits()
-        return (self._physical if limits.quota is None else None) or limits.cpus or 1
+    def _capacity(self, ctx: Context) -> float | None:
+        """How many CPUs 100 % of `cpu` stands for; a limit below the host's logical CPUs binds whatever the norm."""
+        cpus = ctx.limits().cpus
+        unbound = self._physical is not None and (cpus is None or cpus >= logical_cpus(ctx))
+        return self._physical if unbound else cpus
 
     def _sample_throttling(self, ctx: Context, out: Values) -> None:
         quota = ctx.limits().quota
         counts = throttling(ctx, quota) if quota is not None else None
-        if counts is None:
+        if quota is None or counts is None:
             return
-        periods, throttled = self._periods.rise(counts[0]), self._throttled.rise(counts[1])
-        if periods and throttled is not None:
-            out["proc.cpu.throttledPercent"] = 100 * throttled / periods
+        periods = self._held_back.rise(quota.folder, counts.periods, ctx.now)
+        throttled = self._held_back.rise(f"{quota.folder} throttled", counts.throttled, ctx.now)
+        if periods and periods.amount and throttled:
+            out["proc.cpu.throttledPercent"] = 100 * throttled.amount / periods.amount

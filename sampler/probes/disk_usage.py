@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import ClassVar
 
 from ..context import Context
+from ..metric import Metric
 from ..probe import Probe, Tier, Values
 from ..settings import SamplerSettings
 
 GIB = 1 << 30  # the documented key says GB and divides by 1024 three times
+_TEST = "tests/sampler/test_host.py::test_disk_usage_agrees_with_statvfs"
 
 
 class DiskUsageProbe(Probe):
@@ -21,6 +24,10 @@ class DiskUsageProbe(Probe):
     name = "disk_usage"
     tier = Tier.THREAD
     prefixes = ("disk./",)
+    metrics: ClassVar = (
+        Metric("disk.{path}.usagePercent", "%", "statvfs", "used / (used + free to users)", test=_TEST),
+        Metric("disk.{path}.usageGB", "GiB", "statvfs", "used blocks, those reserved for root not counted", test=_TEST),
+    )
 
     def __init__(self, path: str) -> None:
         self.instance = path

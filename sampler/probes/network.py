@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, NamedTuple
+
 from ..context import Context
-from ..counter import Counter
+from ..metric import Kind, Metric, Origin
 from ..probe import Probe, Values
+from ..rates import Rises, Totals
+from ..tables import read_pairs, wholes
 
-_RECEIVED, _SENT = 0, 8  # columns of /proc/net/dev behind the interface's name
+_TEST = "tests/sampler/test_host.py::test_network_counts_since_start_without_loopback_and_bond_members"
 
 
-def read_interfaces(ctx: Context) -> dict[str, tuple[int, int]]:
-    """Bytes (sent, received) by interface, without loopback and what a bond, bridge or team counts already."""
+class LinkCounts(NamedTuple):
+    """The sixteen columns of /proc/net/dev behind the interface's name."""
+
+    received: int  # bytes
+    received_packets: int
+    received_errors: int
+    received_drops: int
+    received_fifo: int
+    received_frame: int
+    received_compressed: int
+    received_multicast: int
+    sent: int  # bytes
+    sent_packets: int
+    sent_errors: int
+    sent_drops: int
+    sent_fifo: int
+    sent_collisions: int
+    sent_carrier: int
+    sent_compressed: int
+
+
+def read_interfaces(ctx: Context) -> dict[str, LinkCounts]:
+    """Counters by interface, without loopback."""
     table = {}
     for line in (ctx.read("/proc/net/dev") or "").splitlines():
-        name, colon, rest = line.partition(":")
-        fields = rest.split()
+        name, _, rest = line.rpartition(":")  # an alias holds a colon of its own
+        numbers = wholes(rest.split())
         name = name.strip()
-        if colon and len(fields) > _SENT and name != "lo" and not ctx.exists(f"/sys/class/net/{name}/master"):
-            table[name] = (int(fields[_SENT]), int(fields[_RECEIVED]))
+        if name and name != "lo" and numbers is not None and len(numbers) >= len(LinkCounts._fields):
+            table[name] = LinkCounts(*numbers[: len(LinkCounts._fields)])
     return table
-
-
-def read_retransmits(ctx: Context) -> int | None:
-    """TCP segments sent again since boot."""
-    lines = [line.split() for line in (ctx.read("/proc/net/snmp") or "").splitlines() if line.startswith("Tcp:")]
-    names, numbers = lines if len(lines) == 2 else ([], [])  # a line of names, then one of numbers
-    return int(dict(zip(names, numbers, strict=False)).get("RetransSegs", -1)) if names else None
 
 
 class NetworkProbe(Probe):
@@ -33,11 +51,63 @@ class NetworkProbe(Probe):
 
     name = "network"
     prefixes = ("network.",)
+    metrics: ClassVar = (
+        Metric("network.sent", "bytes", "/proc/net/dev", "summed over all but lo and members", Kind.TOTAL, test=_TEST),
+        Metric("network.recv", "bytes", "/proc/net/dev", "summed over all but lo and members", Kind.TOTAL, test=_TEST),
+        Metric(
+            "network.tcpRetransmits",
+            "count",
+            "/proc/net/snmp Tcp RetransSegs",
+            "segments sent again",
+            Kind.TOTAL,
+            Origin.PEER,
+            test=_TEST,
+        ),
+        Metric(
+            "network.{interface}.sent",
+            "bytes",
+            "/proc/net/dev",
+            "",
+            Kind.TOTAL,
+            Origin.OURS,
+            "per_interface",
+            _TEST,
+        ),
+        Metric(
+            "network.{interface}.recv",
+            "bytes",
+            "/proc/net/dev",
+            "",
+            Kind.TOTAL,
+            Origin.OURS,
+            "per_interface",
+            _TEST,
+        ),
+        Metric(
+            "network.sentRate",
+            "bytes/s",
+            "/proc/net/dev",
+            "rise of network.sent / time",
+            Kind.INTERVAL,
+            Origin.OURS,
+            "extended",
+            _TEST,
+        ),
+        Metric(
+            "network.recvRate",
+            "bytes/s",
+            "/proc/net/dev",
+            "rise of network.recv / time",
+            Kind.INTERVAL,
+            Origin.OURS,
+            "extended",
+            _TEST,
+        ),
+    )
 
     def __init__(self) -> None:
-        self._counters: dict[str, tuple[Counter, Counter]] = {}
-        self._retransmits = Counter()
-        self._last: tuple[float, float, float] | None = None  # monotonic s, bytes sent, bytes received
+        self._sent, self._received, self._retransmits = Totals[str](), Totals[str](), Totals[str]()
+        self._rises = Rises[str]()
 
     def discover(self, ctx: Context) -> str | None:
         """Linux only: elsewhere the portable probe stands in."""
@@ -48,22 +118,26 @@ class NetworkProbe(Probe):
         self.sample(ctx, {})
 
     def sample(self, ctx: Context, out: Values) -> None:
-        """An interface that appears later starts at its first reading; one that goes keeps its total in the sum."""
-        for name, (raw_sent, raw_received) in read_interfaces(ctx).items():
-            counters = self._counters.setdefault(name, (Counter(), Counter()))
-            counters[0].rise(raw_sent)
-            counters[1].rise(raw_received)
+        """An interface that appears later starts at its first reading; one that goes keeps its total in the sum.
+
+        Members of bonds, bridges and teams are left out: what they carry is counted there already.
+        """
+        links = read_interfaces(ctx)
+        if links:
+            counted = {name: link for name, link in links.items() if not ctx.exists(f"/sys/class/net/{name}/master")}
+            self._sent.update({name: link.sent for name, link in counted.items()})
+            self._received.update({name: link.received for name, link in counted.items()})
+            self._sample_bytes(ctx, counted, out)
+        retransmits = read_pairs(ctx.read("/proc/net/snmp"), "Tcp").get("RetransSegs")
+        if retransmits is not None:
+            self._retransmits.update({"": retransmits})
+            out["network.tcpRetransmits"] = float(self._retransmits.risen[""])
+
+    def _sample_bytes(self, ctx: Context, counted: dict[str, LinkCounts], out: Values) -> None:
+        for key, totals in (("sent", self._sent), ("recv", self._received)):
+            total = float(sum(totals.risen.values()))
+            out[f"network.{key}"] = total
             if ctx.settings.per_interface:
-                out[f"network.{name}.sent"] = float(counters[0].total)
-                out[f"network.{name}.recv"] = float(counters[1].total)
-        sent = float(sum(counters[0].total for counters in self._counters.values()))
-        received = float(sum(counters[1].total for counters in self._counters.values()))
-        out["network.sent"], out["network.recv"] = sent, received
-        retransmits = read_retransmits(ctx)
-        if retransmits is not None and retransmits >= 0:
-            out["network.tcpRetransmits"] = float(self._retransmits.since_first(retransmits))
-        if ctx.settings.extended and self._last is not None and ctx.now > self._last[0]:
-            elapsed = ctx.now - self._last[0]
-            out["network.sentRate"] = (sent - self._last[1]) / elapsed
-            out["network.recvRate"] = (received - self._last[2]) / elapsed
-        self._last = (ctx.now, sent, received)
+                out.update({f"network.{name}.{key}": float(totals.risen[name]) for name in counted})
+            if ctx.settings.extended and (rate := self._rises.per_second(key, total, ctx.now)) is not None:
+                out[f"network.{key}Rate"] = rate

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..context import Context
-from ..counter import Counter
+from ..metric import Metric
 from ..probe import Probe, ProbeUnavailableError, Tier, Values
+from ..proctree import Key, TreeCounter, Use
+from ..rates import Totals
+from .cpu import CpuProbe
+from .disk_io import DiskIoProbe
+from .disk_usage import DiskUsageProbe
+from .memory import MemoryProbe
+from .network import NetworkProbe
 
 if TYPE_CHECKING:
     import psutil
 
 MIB = 1 << 20
 GIB = 1 << 30
+_LOOPBACK = ("lo", "lo0", "Loopback Pseudo-Interface 1")
+_NOT_HERE = ("proc.cpu.throttledPercent", "proc.memory.oomKills", "network.tcpRetransmits", "cpu.{i}.cpu_percent")
+_MICROSECONDS = 1_000_000  # CPU times are counted in whole ones
 
 
 class PortableProbe(Probe):
@@ -20,11 +30,17 @@ class PortableProbe(Probe):
 
     name = "portable"
     tier = Tier.THREAD  # process lists take long on some systems
+    metrics: ClassVar[tuple[Metric, ...]] = tuple(
+        metric
+        for probe in (CpuProbe, MemoryProbe, DiskUsageProbe, DiskIoProbe, NetworkProbe)
+        for metric in probe.metrics
+        if not metric.setting and metric.key not in _NOT_HERE
+    )
 
     def __init__(self) -> None:
-        self._seconds: dict[int, float] = {}  # pid -> CPU seconds at the last reading
+        self._tree = TreeCounter()
         self._last_read: float | None = None
-        self._counters = {key: Counter() for key in ("network.sent", "network.recv", "disk.in", "disk.out")}
+        self._network, self._disks = Totals[tuple[str, str]](), Totals[tuple[str, str]]()
 
     def discover(self, ctx: Context) -> str | None:
         """Where /proc tells, the other probes do."""
@@ -39,23 +55,56 @@ class PortableProbe(Probe):
         self.sample(ctx, {})
 
     def sample(self, ctx: Context, out: Values) -> None:
-        """See the probes that this one stands in for."""
+        """See the probes that this one stands in for. What one call cannot tell costs its own keys only."""
+        failed = None
+        for read in (self._sample_memory, self._sample_network, self._sample_disks, self._sample_usage):
+            try:
+                read(ctx, out)
+            except Exception as error:  # systems refuse one thing or another
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _sample_memory(self, ctx: Context, out: Values) -> None:
         import psutil
 
         memory = psutil.virtual_memory()
         out["memory_percent"] = 100 * (1 - memory.available / memory.total)
         out["proc.memory.availableMB"] = memory.available / MIB
         self._sample_processes(ctx, out, memory.total)
-        network, disk = psutil.net_io_counters(), psutil.disk_io_counters()
-        raw = {"network.sent": network.bytes_sent, "network.recv": network.bytes_recv} if network else {}
-        raw |= {"disk.in": disk.read_bytes, "disk.out": disk.write_bytes} if disk else {}
-        for key, value in raw.items():
-            out[key] = self._counters[key].since_first(value) / (MIB if key.startswith("disk") else 1)
-        if psutil.WINDOWS:
-            for path in ctx.settings.disk_paths:
-                usage = psutil.disk_usage(path)
-                out[f"disk.{path}.usagePercent"] = usage.percent
-                out[f"disk.{path}.usageGB"] = usage.used / GIB
+
+    def _sample_network(self, ctx: Context, out: Values) -> None:  # noqa: ARG002 - as the others
+        import psutil
+
+        links = psutil.net_io_counters(pernic=True)
+        counted = {name: link for name, link in links.items() if name not in _LOOPBACK}
+        self._network.update(
+            {("sent", name): link.bytes_sent for name, link in counted.items()}
+            | {("recv", name): link.bytes_recv for name, link in counted.items()}
+        )
+        for key in ("sent", "recv") if links else ():
+            out[f"network.{key}"] = float(sum(risen for (way, _), risen in self._network.risen.items() if way == key))
+
+    def _sample_disks(self, ctx: Context, out: Values) -> None:  # noqa: ARG002 - as the others
+        import psutil
+
+        disks = psutil.disk_io_counters(perdisk=True) or {}
+        raw = {("in", name): disk.read_bytes for name, disk in disks.items()}
+        raw |= {("out", name): disk.write_bytes for name, disk in disks.items()}
+        self._disks.update(raw)
+        out.update({f"disk.{name}.{way}": self._disks.risen[way, name] / MIB for way, name in raw})
+        for key in ("in", "out") if disks else ():
+            out[f"disk.{key}"] = sum(risen for (way, _), risen in self._disks.risen.items() if way == key) / MIB
+
+    @staticmethod
+    def _sample_usage(ctx: Context, out: Values) -> None:
+        """Elsewhere `disk_usage` does it, with statvfs."""
+        import psutil
+
+        for path in ctx.settings.disk_paths if psutil.WINDOWS else ():
+            usage = psutil.disk_usage(path)
+            out[f"disk.{path}.usagePercent"] = usage.percent
+            out[f"disk.{path}.usageGB"] = usage.used / GIB
 
     def _sample_processes(self, ctx: Context, out: Values, total: int) -> None:
         import psutil
@@ -65,31 +114,36 @@ class PortableProbe(Probe):
             found = [root, *(root.children(recursive=True) if ctx.settings.process_tree else ())]
         except psutil.Error:
             return
-        counted = [process for process in found if process.pid not in ctx.own_pids]
-        seconds, threads, resident = self._read(counted)
+        used, threads, resident = self._read([process for process in found if process.pid not in ctx.own_pids])
+        others, _, _ = self._read([process for process in found if process.pid in ctx.own_pids])
         elapsed = ctx.now - self._last_read if self._last_read is not None else 0.0
-        if elapsed > 0:
-            used = sum(max(0.0, now - self._seconds[pid]) for pid, now in seconds.items() if pid in self._seconds)
-            out["cpu"] = 100 * used / elapsed / (psutil.cpu_count() or 1)
-        self._seconds, self._last_read = seconds, ctx.now
-        out["proc.cpu.threads"] = float(threads)
-        out["proc.memory.rssMB"] = resident / MIB
-        out["proc.memory.percent"] = 100 * resident / total
+        self._last_read = ctx.now
+        rise = self._tree.rise(used, others)
+        if rise is not None and elapsed > 0:
+            out["cpu"] = 100 * rise / _MICROSECONDS / elapsed / (psutil.cpu_count() or 1)
+        if used:
+            out["proc.cpu.threads"] = float(threads)
+            out["proc.memory.rssMB"] = resident / MIB
+            out["proc.memory.percent"] = 100 * resident / total
 
     @staticmethod
-    def _read(processes: list[psutil.Process]) -> tuple[dict[int, float], int, int]:
-        """(CPU seconds by pid, threads, resident bytes) of those that still live and may be read."""
+    def _read(processes: list[psutil.Process]) -> tuple[dict[Key, Use], int, int]:
+        """(CPU time by process, threads, resident bytes) of those that still live and may be read."""
         import psutil
 
-        seconds: dict[int, float] = {}
+        used: dict[Key, Use] = {}
         threads = resident = 0
         for process in processes:
             try:
                 with process.oneshot():
                     times = process.cpu_times()
-                    seconds[process.pid] = times.user + times.system
+                    own = round((times.user + times.system) * _MICROSECONDS)
+                    # Where the system does not tell of ended children, psutil says 0.
+                    reaped = round((times.children_user + times.children_system) * _MICROSECONDS)
+                    key = process.pid, round(process.create_time() * _MICROSECONDS)
+                    used[key] = Use(process.ppid(), own, reaped)
                     threads += process.num_threads()
                     resident += process.memory_info().rss
             except psutil.Error:
                 continue
-        return seconds, threads, resident
+        return used, threads, resident

@@ -38,9 +38,31 @@ class Machine:
         where.parent.mkdir(parents=True, exist_ok=True)
         where.symlink_to(target)
 
-    def process(self, pid, *, parent=1, children=(), cpu=0, reaped=0, threads=1, rss=0, started=100, name="python3"):
-        """A process; times in clock ticks, rss in pages."""
-        fields = ["S", parent, pid, pid, 0, -1, 0, 0, 0, 0, 0, cpu, 0, reaped, 0, 20, 0, threads, 0, started, 0, rss]
+    def partition(self, device, target):
+        """A partition `sda/sda1` of a disk, with device number `device`."""
+        self.write({f"/sys/devices/block/{target}/partition": "1\n"})
+        self.link(f"/sys/dev/block/{device}", f"../../devices/block/{target}")
+        self.link(f"/sys/class/block/{target.rpartition('/')[2]}", f"../../devices/block/{target}")
+
+    def process(
+        self,
+        pid,
+        *,
+        parent=1,
+        children=(),
+        cpu=0,
+        reaped=0,
+        threads=1,
+        rss=0,
+        started=100,
+        name="python3",
+        state="S",
+        faults=(0, 0),
+    ):
+        """A process; times in clock ticks, rss in pages, faults of its own and of children it has waited for."""
+        own, others = faults
+        before = [state, parent, pid, pid, 0, -1, 0, 0, 0, own, others]
+        fields = [*before, cpu, 0, reaped, 0, 20, 0, threads, 0, started, 0, rss]
         self.write(
             {
                 f"/proc/{pid}/stat": f"{pid} ({name}) {' '.join(map(str, fields))} 0 0\n",

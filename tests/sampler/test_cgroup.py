@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from runferry.sampler.cgroup import count_cpus, memory_use, oom_kills, throttling
+from runferry.sampler.probes.cgroup_events import CgroupEventsProbe
 from runferry.sampler.probes.cpu import CpuProbe
 from runferry.sampler.probes.memory import MemoryProbe
 
@@ -12,7 +13,7 @@ GIB = 1 << 30
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("0-7,16-23\n", 16), ("0", 1), ("3,5", 2), ("", 0), ("\n", 0), ("x-y", 0)],
+    [("0-7,16-23\n", 16), ("0", 1), ("3,5", 2), ("", 0), ("\n", 0), ("x-y", 0), ("7-3", 0)],
 )
 def test_cpu_lists(text, count):
     """A CPU list counts ranges and single CPUs; nonsense counts as not told."""
@@ -26,9 +27,10 @@ def test_kubernetes_v2(machine, sampled):
     limits = ctx.limits()
     assert limits.cpus == 8
     assert limits.memory.limit == 32 * GIB
-    periods, throttled = throttling(ctx, limits.quota)
-    assert throttled / periods == 0.125
-    values = sampled(MemoryProbe(), ctx).next()
+    counts = throttling(ctx, limits.quota)
+    assert counts.throttled / counts.periods == 0.125
+    assert counts.milliseconds == 7500
+    values = sampled(MemoryProbe(), ctx).next() | sampled(CgroupEventsProbe(), ctx).next()
     assert values["memory_percent"] == 62.5
     assert values["proc.memory.availableMB"] == 12288
     assert values["cgroup.memory.workingSetMB"] == 12288
@@ -62,7 +64,7 @@ def test_slurm_limit_sits_on_an_ancestor(machine, sampled):
     ctx = machine.context()
     limit = ctx.limits().memory
     assert limit.limit == 65536 << 20
-    assert memory_use(ctx, limit).current == 49152 << 20
+    assert memory_use(ctx, limit) == 49152 << 20
     assert ctx.limits().cpus == 16
     assert sampled(MemoryProbe(), ctx).next()["memory_percent"] == 75.0
 
@@ -72,10 +74,13 @@ def test_docker_v1(machine, sampled):
     machine.load("cgroup-v1-docker.json")
     ctx = machine.context(extended=True)
     assert ctx.limits().cpus == 4
-    values = sampled(MemoryProbe(), ctx).next()
+    values = sampled(MemoryProbe(), ctx).next() | sampled(CgroupEventsProbe(), ctx).next()
     assert values["memory_percent"] == 75.0
+    assert values["proc.memory.oomKills"] == 0
     assert values["cgroup.memory.workingSetMB"] == 8192
-    assert throttling(ctx, ctx.limits().quota) == (500, 50)
+    assert values["cgroup.memory.percent"] == 50.0
+    assert values["cgroup.memory.limitMB"] == 16384
+    assert throttling(ctx, ctx.limits().quota) == (500, 50, 1500.0)
 
 
 @pytest.mark.parametrize("path", ["/../../other", "/elsewhere/c9", "/kubepods/pod1/elsewhere/gone"])
@@ -121,3 +126,100 @@ def test_unreadable_groups_leave_the_host(machine):
     machine.write({"/sys/fs/cgroup/c1/cpu.max": "lots\n", "/sys/fs/cgroup/c1/memory.max": "\n"})
     limits = machine.context().limits()
     assert (limits.cpus, limits.quota, limits.memory) == (16, None, None)
+
+
+def test_events_of_a_group(machine, sampled):
+    """Events count since the sampler began; sizes are those of the group that owns the limit."""
+    machine.load("cgroup-v2-k8s.json")
+    probe = sampled(CgroupEventsProbe(), machine.context(extended=True))
+    machine.write({"/sys/fs/cgroup/c1/memory.events": "low 0\nhigh 14\nmax 3\noom 2\noom_kill 4\nnew_kind 9\n"})
+    values = probe.next()
+    assert {key.removeprefix("cgroup."): value for key, value in values.items()} == {
+        "memory.limitMB": 32768,
+        "memory.workingSetMB": 12288,
+        "memory.percent": 37.5,
+        "memory.pageCacheMB": 10240,
+        "memory.peakMB": 28672,
+        "memory.lowEvents": 0,
+        "memory.highEvents": 2,
+        "memory.maxEvents": 0,
+        "memory.oomEvents": 1,
+        "memory.oomKillEvents": 3,
+        "cpu.throttledMs": 0,
+        "pids": 64,
+    }
+
+
+def test_events_of_a_group_of_version_1(machine, sampled):
+    """There, the limit's hits are told as `memory.failcnt`, the peak as `memory.max_usage_in_bytes`."""
+    machine.load("cgroup-v1-docker.json")
+    folder = "/sys/fs/cgroup/memory"
+    machine.write({f"{folder}/memory.failcnt": "7\n", f"{folder}/memory.max_usage_in_bytes": f"{13 * GIB}\n"})
+    probe = sampled(CgroupEventsProbe(), machine.context(extended=True))
+    machine.write({f"{folder}/memory.failcnt": "9\n"})
+    values = probe.next()
+    assert values["cgroup.memory.maxEvents"] == 2
+    assert values["cgroup.memory.oomKillEvents"] == 0
+    assert values["cgroup.memory.peakMB"] == 13 * 1024
+    assert values["cgroup.memory.workingSetMB"] == 8192
+
+
+def test_events_without_a_limit_are_those_of_the_own_group(machine, sampled):
+    """A group without limit has sizes and events, no share of a limit; without groups there is no probe."""
+    machine.load("cgroup-v2-k8s.json")
+    machine.write({"/sys/fs/cgroup/c1/memory.max": "max\n"})
+    values = sampled(CgroupEventsProbe(), machine.context(extended=True)).next()
+    assert values["cgroup.memory.workingSetMB"] == 12288
+    assert "cgroup.memory.percent" not in values
+    assert "cgroup.memory.limitMB" not in values
+    assert CgroupEventsProbe().discover(machine.context(extended=True, no_cgroup=True)) == "no control group"
+
+
+def test_throttled_time(machine, sampled):
+    """Milliseconds since the sampler began, from microseconds in version 2 and nanoseconds in version 1."""
+    machine.load("cgroup-v2-k8s.json")
+    probe = sampled(CgroupEventsProbe(), machine.context(extended=True))
+    machine.write({"/sys/fs/cgroup/c1/cpu.stat": "nr_periods 1100\nnr_throttled 150\nthrottled_usec 7750500\n"})
+    assert probe.next()["cgroup.cpu.throttledMs"] == 250.5
+
+
+def test_another_group_that_comes_to_own_the_limit_adds_no_kills(machine, sampled):
+    """Kills before a group was looked at are not this run's, also when a limit is set on an ancestor later."""
+    machine.load("cgroup-v2-slurm-nested.json")
+    job = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_99"
+    machine.write({f"{job}/memory.events": "oom_kill 1\n", f"{job}/step_0/memory.events": "oom_kill 50\n"})
+    probe = sampled(MemoryProbe(), machine.context())
+    assert probe.next()["proc.memory.oomKills"] == 0
+    machine.write({f"{job}/memory.events": "oom_kill 2\n"})
+    assert probe.next()["proc.memory.oomKills"] == 1
+    machine.write({f"{job}/step_0/memory.max": "1024\n", f"{job}/step_0/memory.current": "512\n"})
+    values = [probe.next() for _ in range(20)][-1]
+    assert values["proc.memory.oomKills"] == 1
+    assert values["memory_percent"] == 50.0
+
+
+def test_a_hit_limit_is_told_above_100_percent(machine, sampled):
+    """Page cache may be charged beyond the limit for a moment: nothing is clamped but what is left."""
+    machine.load("cgroup-v2-k8s.json")
+    machine.write({"/sys/fs/cgroup/c1/memory.current": f"{40 * GIB}\n"})
+    values = sampled(MemoryProbe(), machine.context()).next()
+    assert (values["memory_percent"], values["proc.memory.availableMB"]) == (125.0, 0)
+
+
+def test_hybrid_hosts_serve_each_controller_from_its_version(machine):
+    """With both versions mounted, memory of version 1 binds and the pressure is that of version 2."""
+    machine.load("cgroup-v1-docker.json")
+    mountinfo = (machine.root / "proc/4242/mountinfo").read_text()
+    machine.write({"/proc/4242/mountinfo": mountinfo + "50 30 0:40 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"})
+    limits = machine.context().limits()
+    assert limits.memory.version == 1
+    assert limits.groups.own() == ("/sys/fs/cgroup/unified", 2)
+
+
+@pytest.mark.parametrize("text", ["-1\n", "0\n", "max\n", "1e9\n", "9" * 400 + "\n", ""])
+def test_limits_that_are_none(machine, text):
+    """Nothing but a positive number that a kernel could write is a limit."""
+    machine.load("cgroup-v2-k8s.json")
+    machine.write({"/sys/fs/cgroup/c1/memory.max": text, "/sys/fs/cgroup/c1/cpu.max": f"{text.strip()} 100000\n"})
+    limits = machine.context().limits()
+    assert (limits.memory, limits.quota) == (None, None)

@@ -1,0 +1,57 @@
+"""Many raw counters that come and go: interfaces, disks, ports, processes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Rise(NamedTuple):
+    """What a counter rose by, and in how many seconds."""
+
+    amount: float
+    seconds: float
+
+
+class Rises(Generic[Key]):
+    """What each counter rose by since its previous reading, however long ago that was."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, tuple[float, float]] = {}
+
+    def rise(self, key: Key, raw: float, now: float) -> Rise | None:
+        """None on the first reading, after a reset (a reading below the last one), and where no time has passed."""
+        last, self._last[key] = self._last.get(key), (raw, now)
+        if last is None or raw < last[0] or now <= last[1]:
+            return None
+        return Rise(raw - last[0], now - last[1])
+
+    def per_second(self, key: Key, raw: float, now: float) -> float | None:
+        """The same as a rate."""
+        rise = self.rise(key, raw, now)
+        return rise.amount / rise.seconds if rise is not None else None
+
+    def keep(self, keys: Mapping[Key, object]) -> None:
+        """Forget all counters but these."""
+        self._last = {key: last for key, last in self._last.items() if key in keys}
+
+
+class Totals(Generic[Key]):
+    """What each counter rose by since it was first seen.
+
+    One that is missing from a reading and comes back starts from where it is then: it may be another device of that
+    name, or may have been counted elsewhere (a member of a bond) in the meantime.
+    """
+
+    def __init__(self) -> None:
+        self._last: Mapping[Key, float] = {}
+        self.risen: dict[Key, float] = {}
+
+    def update(self, raw: Mapping[Key, float]) -> None:
+        """Take a reading of all counters that there are. One below the last is a reset, which adds nothing."""
+        for key, value in raw.items():
+            rise = value - self._last.get(key, value)
+            self.risen[key] = self.risen.get(key, 0) + (max(0, rise))
+        self._last = raw
