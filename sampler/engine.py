@@ -208,6 +208,8 @@ class Engine:
                 self._warn_once(f"stall {label}", f"probe {label} hangs; its metrics are missing until it answers")
             if runner.stats.errors:
                 self._warn_once(f"error {label}", f"probe {label} failed: {runner.stats.last_error}")
+            for notice in runner.probe.notices:
+                self._warn_once(f"notice {label} {notice}", f"probe {label}: {notice}")
             if isinstance(runner, InlineRunner) and runner.stats.duration > OVERRUN:
                 runner.overruns += 1
                 if runner.overruns > 1:
@@ -252,6 +254,11 @@ class Engine:
             if count:
                 merged["gpu_count"] = count
         return merged
+
+    def legend(self) -> dict[str, dict[str, str]]:
+        """Key in the record -> its labels, of the keys of which only a number tells them; from any thread."""
+        found = {key: labels for runner in list(self.runners) for key, labels in runner.probe.legend().items()}
+        return {final: labels for key, labels in found.items() if (final := self._keys.final(key)) is not None}
 
     def close(self, timeout: float) -> None:
         """Close every probe within `timeout` s in all: child processes first, since a thread may be left behind."""

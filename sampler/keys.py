@@ -31,6 +31,10 @@ class KeyTable:
                 result[final] = value
         return dict(sorted(result.items()))
 
+    def final(self, key: str) -> str | None:
+        """What stands in the record for a key of a probe; None if it was not admitted, or not yet."""
+        return self._known.get(key)
+
     def _admit(self, key: str) -> str | None:
         final = key + self._suffix
         if len(final.encode("utf-8", "surrogateescape")) > LONGEST_KEY:

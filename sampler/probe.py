@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -55,6 +55,7 @@ class Probe:
     metrics: ClassVar[tuple[Metric, ...]] = ()  # all that it may write
     interval: ClassVar[float] = 0.0  # least seconds between two samples; every tick if that is longer
     instance = ""  # tells instances of one probe apart, such as a path
+    notices: Sequence[str] = ()  # to be told to the user, each once; not heard from a helper process
 
     @classmethod
     def instances(cls, settings: SamplerSettings) -> Iterable[Probe]:  # noqa: ARG003 - for overriding probes
@@ -74,6 +75,10 @@ class Probe:
 
     def metadata(self) -> dict[str, Any]:
         """Fields for the hardware record; valid after `open`."""
+        return {}
+
+    def legend(self) -> dict[str, dict[str, str]]:
+        """Key -> the labels that it stands for, where keys only number them; from any thread."""
         return {}
 
     def close(self) -> None:

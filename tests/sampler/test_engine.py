@@ -85,6 +85,28 @@ def test_failing_probe_loses_its_own_keys_only(engine):
     assert built.warnings == ["probe fixed failed: RuntimeError('boom')"]
 
 
+def test_notices_of_a_probe_are_told_once(engine):
+    """What a probe has to say is a warning with its name, and one only."""
+    probe = Fixed({"x": 1})
+    probe.notices = ["a pattern is none"]
+    built = engine(probe)
+    built.tick()
+    probe.notices.append("there are too many series")
+    built.tick()
+    built.tick()
+    assert built.warnings == ["probe fixed: a pattern is none", "probe fixed: there are too many series"]
+
+
+def test_a_legend_has_the_keys_of_the_record(engine):
+    """Labelled as the keys are, and without those that were not admitted."""
+    probe = Fixed({"m.0": 1, "m.1": 2})
+    probe.legend = lambda: {"m.0": {"pool": "a"}, "m.1": {"pool": "b"}}
+    built = engine(probe, label="n0", key_cap=1)
+    assert built.legend() == {}
+    built.tick()
+    assert built.legend() == {"m.0/l:n0": {"pool": "a"}}
+
+
 def test_probe_that_is_not_here(engine):
     """An absent source is no warning, a broken one is; neither stops the others."""
     built = engine(
