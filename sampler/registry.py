@@ -44,6 +44,7 @@ BUILT_IN = {
     "amd_command": ".probes.amd:AmdCommandProbe",
     "ipu": ".probes.ipu:IpuProbe",
     "tpu": ".probes.tpu:TpuProbe",
+    "trainium": ".probes.trainium:TrainiumProbe",
 }
 
 

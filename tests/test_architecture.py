@@ -24,8 +24,11 @@ SOURCES = [*sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob(
 HOMES = {
     "click": ("cli",),
     "certifi": ("sync/network.py",),
+    "gcipuinfo": ("sampler/probes/ipu.py",),
     "google": ("logformat", "sync", "writer"),
+    "grpc": ("sampler/probes/tpu.py",),
     "httpcore": ("sync/sockets.py", "sync/transport.py"),
+    "libtpu": ("sampler/probes/tpu.py",),
     "lightning": ("writer/integrations/lightning.py",),
     "orjson": ("backend", "cli", "logformat", "sync", "writer"),
     "psutil": ("sampler",),

@@ -18,7 +18,7 @@ from .tpu_sdk import read_texts
 
 _TESTS = "tests/sampler/test_tpu.py::"
 _PEER_KEYS = frozenset(
-    {"tpu.{d}.runtimeHbmUtilization", "tpu.{d}.tensorcoreIdleDuration", "tpu.{d}.throttleScore"}
+    {"tpu.{i}.runtimeHbmUtilization", "tpu.{i}.tensorcoreIdleDuration", "tpu.{i}.throttleScore"}
 )  # which the public list does not have
 
 
@@ -48,7 +48,7 @@ def _metrics(family: Family) -> list[Metric]:
 
 
 class TpuProbe(Probe):
-    """`tpu.{d}.*` by device, `tpu.{family}.*` by label and statistic.
+    """`tpu.{i}.*` by device, `tpu.{family}.*` by label and statistic.
 
     `monitoring` replaces libtpu's module of that kind, `grpc` the module of that name; False: as if not installed.
     """
@@ -59,7 +59,7 @@ class TpuProbe(Probe):
     metrics: ClassVar[tuple[Metric, ...]] = (
         *(metric for family in FAMILIES for metric in _metrics(family)),
         Metric(
-            "tpu.{d}.hbmMemoryUsage",
+            "tpu.{i}.hbmMemoryUsage",
             "%",
             "the two values above",
             "hbmCapacityUsage / hbmCapacityTotal",

@@ -19,7 +19,7 @@ class Shape(Enum):
 
 
 class Family(NamedTuple):
-    """One family. `key` has `{d}` where the device's number goes; `sdk` names are tried in order."""
+    """One family. `key` has `{i}` where the device's number goes; `sdk` names are tried in order."""
 
     key: str
     shape: Shape
@@ -35,30 +35,30 @@ class Family(NamedTuple):
     @property
     def without_device(self) -> str:
         """The key of what has a label in place of a device."""
-        return self.key.replace("{d}.", "")
+        return self.key.replace("{i}.", "")
 
 
 FAMILIES = (
-    Family("tpu.{d}.tensorcoreUtilization", Shape.DEVICE, "%", ("tensorcore_util", "tensorcore_utilization")),
-    Family("tpu.{d}.dutyCycle", Shape.CHIP, "%", ("duty_cycle_pct",), "tpu.runtime.tensorcore.dutycycle.percent"),
+    Family("tpu.{i}.tensorcoreUtilization", Shape.DEVICE, "%", ("tensorcore_util", "tensorcore_utilization")),
+    Family("tpu.{i}.dutyCycle", Shape.CHIP, "%", ("duty_cycle_pct",), "tpu.runtime.tensorcore.dutycycle.percent"),
     Family(
-        "tpu.{d}.hbmCapacityTotal",
+        "tpu.{i}.hbmCapacityTotal",
         Shape.DEVICE,
         "bytes",
         ("hbm_capacity_total",),
         "tpu.runtime.hbm.memory.total.bytes",
     ),
     Family(
-        "tpu.{d}.hbmCapacityUsage",
+        "tpu.{i}.hbmCapacityUsage",
         Shape.DEVICE,
         "bytes",
         ("hbm_capacity_usage",),
         "tpu.runtime.hbm.memory.usage.bytes",
     ),
-    Family("tpu.{d}.runtimeHbmUtilization", Shape.DEVICE, "%", (), "tpu.runtime.hbm.utilization.percent"),
-    Family("tpu.{d}.tensorcoreIdleDuration", Shape.DEVICE, "s", (), "tpu.runtime.tensorcore.idle_duration.seconds"),
-    Family("tpu.{d}.throttleScore", Shape.DEVICE, "score", ("tpu_throttle_score",)),
-    Family("tpu.{d}.iciLinkHealth", Shape.LINK, "score", ("ici_link_health",)),
+    Family("tpu.{i}.runtimeHbmUtilization", Shape.DEVICE, "%", (), "tpu.runtime.hbm.utilization.percent"),
+    Family("tpu.{i}.tensorcoreIdleDuration", Shape.DEVICE, "s", (), "tpu.runtime.tensorcore.idle_duration.seconds"),
+    Family("tpu.{i}.throttleScore", Shape.DEVICE, "score", ("tpu_throttle_score",)),
+    Family("tpu.{i}.iciLinkHealth", Shape.LINK, "score", ("ici_link_health",)),
     Family(
         "tpu.bufferTransferLatency",
         Shape.LABELLED,

@@ -66,7 +66,7 @@ def read_points(family: Family, points: Sequence[Point], duty_per_chip: int) -> 
     if family.shape in {Shape.DEVICE, Shape.CHIP}:
         repeat = duty_per_chip if family.shape is Shape.CHIP else 1
         return {
-            family.key.format(d=device * repeat + each): point.value
+            family.key.format(i=device * repeat + each): point.value
             for point in points
             if (device := _device(point.attributes)) is not None and isinstance(point.value, (int, float))
             for each in range(repeat)

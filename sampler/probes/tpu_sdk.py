@@ -47,7 +47,7 @@ def read_texts(family: Family, texts: Sequence[str], description: str, duty_per_
         return _links(family, texts)
     repeat = duty_per_chip if shape is Shape.CHIP else 1
     return {
-        family.key.format(d=index * repeat + each): value
+        family.key.format(i=index * repeat + each): value
         for index, text in enumerate(texts)
         if (value := number(text)) is not None
         for each in range(repeat)
@@ -83,6 +83,6 @@ def _links(family: Family, texts: Sequence[str]) -> Values:
     places = [(match[1], int(match[2]), value) for name, value in pairs if (match := _LINK.match(name))]
     if len({tray for tray, _, _ in places}) == 1:
         for _, device, value in places:
-            key = family.key.format(d=device)
+            key = family.key.format(i=device)
             values[key] = max(value, values.get(key, value))
     return values

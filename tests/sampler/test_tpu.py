@@ -194,12 +194,12 @@ def test_two_devices_per_duty_cycle(machine, sampled, fixture_json):
 def test_links_of_two_trays():
     """A device number that two trays share stands for neither: each link keeps its own key."""
     texts = ["tray1.chip0.ici0.int: 1", "tray2.chip0.ici0.int: 9", "other: 3", "tray2.chip1.ici0.int: x"]
-    assert read_texts(BY_KEY["tpu.{d}.iciLinkHealth"], texts, "", 1) == {
+    assert read_texts(BY_KEY["tpu.{i}.iciLinkHealth"], texts, "", 1) == {
         "tpu.iciLinkHealth.tray1_chip0_ici0_int": 1,
         "tpu.iciLinkHealth.tray2_chip0_ici0_int": 9,
         "tpu.iciLinkHealth.other": 3,
     }
-    assert read_texts(BY_KEY["tpu.{d}.iciLinkHealth"], ["0", "10"], "", 1)["tpu.1.iciLinkHealth"] == 10
+    assert read_texts(BY_KEY["tpu.{i}.iciLinkHealth"], ["0", "10"], "", 1)["tpu.1.iciLinkHealth"] == 10
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_summary():
 
 def test_device_numbers():
     """A device's number may be an integer, a text, or in a list; a reading without one is left out."""
-    family = BY_KEY["tpu.{d}.hbmCapacityUsage"]
+    family = BY_KEY["tpu.{i}.hbmCapacityUsage"]
     entry = {"key": "device_ordinal", "value": {"intAttr": 3}}
     metrics = [
         {"attribute": {"key": "device-id", "value": {"stringAttr": "1"}}, "gauge": {"asInt": 5}},
