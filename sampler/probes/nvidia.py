@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -10,11 +11,14 @@ from ..context import Context
 from ..probe import Probe, ProbeUnavailableError, Tier, Values
 from ..proctree import walk
 from .nvml_calls import LIBRARY_MISMATCH, NO_LIBRARY, LibraryClosedError, code_of
-from .nvml_device import Device, read_identity, read_metadata
-from .nvml_select import select
+from .nvml_device import Device
+from .nvml_events import XidWatch
+from .nvml_library import driver_signs, initialise
+from .nvml_metadata import read_identity, read_metadata
+from .nvml_metrics import METRICS
+from .nvml_select import Named, select, visible
 
-# Any of these says that a driver is there: the kernel module, its control device, Windows' driver under WSL.
-DRIVER_SIGNS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
+JOULES_PER_KWH = 3.6e6
 
 
 class NvidiaProbe(Probe):
@@ -25,18 +29,21 @@ class NvidiaProbe(Probe):
 
     name = "nvidia"
     tier = Tier.HELPER
-    prefixes = ("gpu.",)
+    prefixes = ("gpu.", "run.energyKWh")
+    metrics = METRICS
 
     def __init__(self, nvml: ModuleType | Any = None) -> None:
         self._nvml = nvml
         self._open = False
         self._tick = -1  # samples taken, less one
         self._devices: list[Device] = []
+        self._xids: XidWatch | None = None
         self._metadata: dict[str, Any] = {}
 
     def discover(self, ctx: Context) -> str | None:
         """Looks for the driver, not for the library: loading that takes a while."""
-        return None if any(map(ctx.exists, DRIVER_SIGNS)) else f"no NVIDIA driver: none of {', '.join(DRIVER_SIGNS)}"
+        signs = driver_signs(sys.platform, os.environ)
+        return None if any(map(ctx.exists, signs)) else f"no NVIDIA driver: none of {', '.join(signs)}"
 
     def open(self, ctx: Context) -> None:
         """Load and initialise NVML; choose the devices; read what does not change."""
@@ -48,7 +55,7 @@ class NvidiaProbe(Probe):
             self._nvml = pynvml
         nvml = self._nvml
         try:
-            nvml.nvmlInit()
+            initialise(nvml, sys.platform, os.environ)
         except Exception as error:  # classes are built at run time
             loud = code_of(error) == LIBRARY_MISMATCH
             hint = "; reload the kernel module or reboot" if loud else ""
@@ -60,8 +67,10 @@ class NvidiaProbe(Probe):
         if not identities:
             raise ProbeUnavailableError("NVML finds no device")
         chosen = select(ctx.settings.gpu_device_ids, identities, os.environ)
-        self._devices = [Device(nvml, index, turn) for turn, index in enumerate(chosen)]
-        self._metadata = read_metadata(ctx, nvml, range(len(identities)))
+        seen = visible(identities, os.environ)
+        self._xids = xids = XidWatch(nvml)
+        self._devices = [Device(nvml, index, turn, _Sees(index, seen), xids) for turn, index in enumerate(chosen)]
+        self._metadata = read_metadata(ctx, nvml, identities, sampled=chosen, seen=seen)
 
     def sample(self, ctx: Context, out: Values) -> None:
         """One device after the other; a lost one is asked again each minute."""
@@ -71,11 +80,15 @@ class NvidiaProbe(Probe):
             try:
                 device.sample(ctx, out, pids, tick=self._tick, turns=len(self._devices))
             except LibraryClosedError:
+                for each in self._devices:  # handles of the library's last life are of no use
+                    each.detach()
                 self._nvml.nvmlInit()
                 return
+        if ctx.settings.extended and any(f"gpu.{device.index}.energyJoules" in out for device in self._devices):
+            out["run.energyKWh"] = sum(device.energy.total for device in self._devices) / JOULES_PER_KWH
 
     def metadata(self) -> dict[str, Any]:
-        """gpu_type, gpu_count, cuda_version, gpu_nvidia: one entry per device in NVML order, whatever is sampled."""
+        """See `nvml_metadata.read_metadata`."""
         return self._metadata
 
     def close(self) -> None:
@@ -83,5 +96,17 @@ class NvidiaProbe(Probe):
         if self._open:
             self._open = False
             for device in self._devices:
-                device.close()
+                device.detach()
+            if self._xids is not None:
+                self._xids.close()
             self._nvml.nvmlShutdown()
+
+
+class _Sees:
+    """Whether the monitored process may see a MIG device of device `index`, by what CUDA_VISIBLE_DEVICES leaves."""
+
+    def __init__(self, index: int, seen: list[Named]) -> None:
+        self._named = {named.instance for named in seen if named.number == index}
+
+    def __call__(self, uuid: str) -> bool:
+        return None in self._named or uuid in self._named

@@ -9,6 +9,7 @@ from ..probe import Values
 from .nvml_calls import Calls
 
 MIB = 1 << 20
+SHORTEST = 0.095  # s between two samples: NVML wants 100 ms, a tick may come a little early
 
 # GPM metric id -> key. Percentages are 0-100; names in Bytes come as MiB/s and are written as bytes/s.
 METRICS = {
@@ -28,37 +29,59 @@ METRICS = {
 
 
 class Profiler:
-    """Two samples of the hardware counters in turn: each tick measures the time since the last one, nothing waits."""
+    """Two samples of the hardware counters in turn: each tick measures the time since the last one, nothing waits.
 
-    def __init__(self, nvml: Any, handle: Any, calls: Calls) -> None:
+    `instance` is the number of a MIG GPU instance of the device; without it the device as a whole is measured.
+    """
+
+    def __init__(self, nvml: Any, device: Any, calls: Calls, instance: int | None = None) -> None:
         self._nvml = nvml
-        self._handle = handle
+        self._device = device
         self._calls = calls
-        self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
-        self._has_last = False
+        self._instance = instance
+        self._samples: list[Any] = []
+        self._taken_at: float | None = None  # of the last sample, s
+        self._supported: bool | None = None  # None: not known yet
 
-    @classmethod
-    def of(cls, nvml: Any, handle: Any, calls: Calls) -> Profiler | None:
-        """A profiler, or None where the device has no such counters."""
-        support = calls.get("gpm support", lambda: nvml.nvmlGpmQueryDeviceSupport(handle))
-        if support is None or not support.isSupportedDevice:
+    def sample(self, now: float) -> Values | None:
+        """Values since the last call at `now` (s): none on the first and after a failure.
+
+        None where the device has no such counters.
+        """
+        calls = self._calls
+        if self._supported is None:
+            self._supported = calls.get("gpm support", self._ask_support)
+        if not self._supported:
             return None
-        return calls.get("gpm alloc", lambda: cls(nvml, handle, calls))
-
-    def sample(self) -> Values:
-        """Values since the last call; empty on the first, and after a failure."""
-        nvml, (last, now) = self._nvml, self._samples
-        if self._calls.get("gpm sample", lambda: nvml.nvmlGpmSampleGet(self._handle, now)) is None:
+        if self._taken_at is not None and now - self._taken_at < SHORTEST:
             return {}
-        had_last, self._has_last = self._has_last, True
-        self._samples = [now, last]
-        return self._compare(last, now) if had_last else {}
+        if not self._samples:
+            self._samples = calls.get("gpm alloc", self._allocate) or []
+        if not self._samples:
+            return None
+        last, current = self._samples
+        if calls.get("gpm sample", lambda: self._take(current)) is None:
+            return None if calls.refused("gpm sample") else {}
+        had_last, self._taken_at = self._taken_at is not None, now
+        self._samples = [current, last]
+        return self._compare(last, current) if had_last else {}
 
-    def _compare(self, last: Any, now: Any) -> Values:
+    def _ask_support(self) -> bool:
+        return bool(self._nvml.nvmlGpmQueryDeviceSupport(self._device).isSupportedDevice)
+
+    def _allocate(self) -> list[Any]:
+        return [self._nvml.nvmlGpmSampleAlloc(), self._nvml.nvmlGpmSampleAlloc()]
+
+    def _take(self, sample: Any) -> Any:
+        if self._instance is None:
+            return self._nvml.nvmlGpmSampleGet(self._device, sample)
+        return self._nvml.nvmlGpmMigSampleGet(self._device, self._instance, sample)
+
+    def _compare(self, last: Any, current: Any) -> Values:
         request = self._nvml.c_nvmlGpmMetricsGet_t()
         request.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics = len(METRICS)
-        request.sample1, request.sample2 = last, now
+        request.sample1, request.sample2 = last, current
         for slot, metric in enumerate(METRICS):
             request.metrics[slot].metricId = metric
         if self._calls.get("gpm metrics", lambda: self._nvml.nvmlGpmMetricsGet(request)) is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from runferry.sampler import SamplerSettings, runners
 from runferry.sampler.context import Context
+from runferry.sampler.probes.nvidia import NvidiaProbe
 from runferry.sampler.supervisor import HelperRunner
 from support.declared import assert_declared
 
@@ -175,3 +176,22 @@ def from_helper():
             runner.close(2.0)
 
     return ask
+
+
+@pytest.fixture
+def gpus(machine, sampled, fixture_json, fake_pynvml):
+    """Open the NVIDIA probe on a fixture's name or data; `pids` are the monitored process and its children."""
+    probes = []
+
+    def start(name, *, script=(), pids=(4242,), **settings):
+        root, *children = pids
+        machine.process(root, children=children)
+        for child in children:
+            machine.process(child, parent=root)
+        nvml = fake_pynvml.FakeNvml(fixture_json(name) if isinstance(name, str) else name, script)
+        probes.append(NvidiaProbe(nvml))
+        return sampled(probes[-1], machine.context(pid=root, **settings))
+
+    yield start
+    for probe in probes:
+        probe.close()

@@ -1,11 +1,9 @@
-"""The real binding (nvidia-ml-py) against a small C library in place of the driver's."""
+"""The real binding (nvidia-ml-py) in our real helper process, against a small C library in place of the driver's."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import threading
-from pathlib import Path
+import time
 
 import pynvml
 import pytest
@@ -13,8 +11,11 @@ from runferry.sampler import SamplerSettings
 from runferry.sampler.context import Context
 from runferry.sampler.probes.nvidia import NvidiaProbe
 from runferry.sampler.supervisor import HelperRunner
+from support import nvml
 
-SOURCE = Path(__file__).parent / "fake" / "nvml_shim.c"
+BETWEEN_PROFILES = 0.1  # s that two samples of the profiling counters must lie apart, really
+
+pytestmark = pytest.mark.skipif(bool(nvml.missing()), reason=nvml.missing())
 
 
 def test_the_fake_has_the_binding_s_surface(fake_pynvml):
@@ -23,66 +24,175 @@ def test_the_fake_has_the_binding_s_surface(fake_pynvml):
     assert [name for name in names if not hasattr(pynvml, name)] == []
     assert {name: getattr(pynvml, name) for name in fake_pynvml.CODES} == fake_pynvml.CODES
     assert pynvml.nvmlMemory_v2 == fake_pynvml.FakeNvml.nvmlMemory_v2
+    assert pynvml.nvmlEventTypeXidCriticalError == fake_pynvml.XID_EVENT
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-def test_real_binding_in_a_helper(tmp_path, machine, monkeypatch):
-    """Through process, ctypes and structures: values, profiling order and scaling, one passing error, one unsupported."""
-    library = tmp_path / "lib" / "libnvidia-ml.so.1"
-    library.parent.mkdir()
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory):
+    """The folder of the compiled library."""
+    return nvml.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def with_driver(shim, tmp_path, monkeypatch):
+    """Give this process's children a driver that answers from a table."""
+
+    def give(data, faults=()):
+        (tmp_path / "table").write_text(nvml.table(data, faults))
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(shim))
+        monkeypatch.setenv("NVML_SHIM_TABLE", str(tmp_path / "table"))
+
+    return give
+
+
+@pytest.fixture
+def helped(machine):
+    """Ticks of the probe in a helper, on the table's machine."""
+    runners = []
+
+    class Helped:
+        def __init__(self, **settings):
+            self.ready = threading.Condition()
+            context = Context(SamplerSettings(pid=4242, interval=1.0, **settings), root=str(machine.root))
+            self.runner = HelperRunner(NvidiaProbe(), context, self.ready)
+            self.now = 0.0
+            runners.append(self.runner)
+            self.next()  # opens
+
+        def next(self):
+            self.now += 1.0
+            self.runner.request(self.now)
+            with self.ready:
+                assert self.ready.wait_for(lambda: not (self.runner.waiting or self.runner.opening), 20)
+            assert self.runner.stats.last_error is None
+            return self.runner.take(self.now)
+
     machine.process(4242)
-    ready = threading.Condition()
-    context = Context(SamplerSettings(pid=4242, interval=1.0), root=str(machine.root))
-    runner = HelperRunner(NvidiaProbe(), context, ready)
-    told = []
-    try:
-        for now in range(4):
-            runner.request(float(now))
-            with ready:
-                assert ready.wait_for(lambda: not (runner.waiting or runner.opening), 20)
-            told.append(runner.take(float(now)))
-        metadata = runner.metadata()
-    finally:
+    yield Helped
+    for runner in runners:
         runner.close(2.0)
-    assert runner.stats.last_error is None
-    _, first, second, third = told
-    assert metadata["gpu_nvidia"] == [{"name": "Shim H100", "architecture": "Hopper", "uuid": "GPU-5417"}]
-    assert metadata["cuda_version"] == "12.4"
-    common = {
-        "gpu.0.memoryAllocated": 25.0,
-        "gpu.0.memoryAllocatedBytes": 20 << 30,
-        "gpu.0.temp": 61.0,
-        "gpu.0.powerWatts": 350.0,
-        "gpu.0.enforcedPowerLimitWatts": 700.0,
-        "gpu.0.powerPercent": 50.0,
-        "gpu.0.energyJoules": 123.456,
-        "gpu.0.smClock": 1001,
-        "gpu.0.memoryClock": 1002,
-        "gpu.0.correctedMemoryErrors": 7,
-        "gpu.0.uncorrectedMemoryErrors": 1,
-        "gpu.0.unCorrectedMemoryErrors": 1,
-    }
-    load = {"gpu.0.gpu": 98.0, "gpu.0.memory": 54}
 
-    def device(values):
-        return {key: value for key, value in values.items() if not key.startswith("gpu.process.")}
 
-    profiling = {
-        "gpu.0.smActive": 2.5,
-        "gpu.0.smOccupancy": 3.5,
-        "gpu.0.pipeTensorActive": 5.5,
-        "gpu.0.pipeTensorHmmaActive": 7.5,
-        "gpu.0.dramActive": 10.5,
-        "gpu.0.pipeFp64Active": 11.5,
-        "gpu.0.pipeFp16Active": 13.5,
-        "gpu.0.pcieTxBytes": 20.5 * 1024**2,
-        "gpu.0.pcieRxBytes": 21.5 * 1024**2,
-        "gpu.0.nvlinkRxBytes": 60.5 * 1024**2,
-        "gpu.0.nvlinkTxBytes": 61.5 * 1024**2,
+def of_device(values):
+    return {key.removeprefix("gpu.0."): value for key, value in values.items() if key.startswith("gpu.0.")}
+
+
+def test_every_structure_reaches_us_whole(with_driver, helped, fixture_json):
+    """Through process, ctypes and structures come the numbers of the table, each with its unit and JSON type."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][0]["temperature"] = 63
+    with_driver(data)
+    gpus = helped()
+    first = of_device(gpus.next())
+    assert first == {
+        "gpu": 98.0,
+        "memory": 54,
+        "memoryAllocated": pytest.approx(84.60, abs=0.005),
+        "memoryAllocatedBytes": 72351744000,
+        "temp": 63.0,
+        "powerWatts": 655.12,
+        "enforcedPowerLimitWatts": 700.0,
+        "powerPercent": pytest.approx(93.59, abs=0.005),
+        "energyJoules": 912345678.901,
+        "smClock": 1980,
+        "memoryClock": 2619,
+        "graphicsClock": 1980,
+        "encoderUtilization": 0.0,
+        "correctedMemoryErrors": 0,
+        "uncorrectedMemoryErrors": 0,
+        "unCorrectedMemoryErrors": 0,
     }
-    assert device(first) == common | load | {"gpu.0.graphicsClock": 1000}
-    assert device(second) == common | profiling
-    assert device(third) == common | load | profiling
-    assert third["gpu.process.0.gpu"] == 98.0
+    time.sleep(BETWEEN_PROFILES)
+    second = gpus.next()
+    assert of_device(second)["smActive"] == 87.1
+    assert of_device(second)["nvlinkTxBytes"] == 77471.0 * 1024**2
+    assert second["gpu.process.0.gpu"] == 98.0
+    metadata = gpus.runner.metadata()
+    assert metadata["gpu_nvidia"][1] == {
+        "name": "NVIDIA H100 80GB HBM3",
+        "memory_total": 85520809984,
+        "cuda_cores": 16896,
+        "architecture": "Hopper",
+        "uuid": "GPU-00000000-0000-0000-0000-000000000001",
+        "pci_bus_id": "00000000:1C:00.0",
+    }
+    assert (metadata["cuda_version"], metadata["nvidia"]["driver"]) == ("12.4", "550.54.15")
+
+
+def test_one_passing_and_one_lasting_error(with_driver, helped, fixture_json):
+    """An unknown error costs one tick of its keys; what is not supported costs its keys only; a list that grew is read again."""
+    with_driver(
+        fixture_json("nvml-h100x2.json"),
+        ["0 utilization 2 2 999 0", "0 power 1 999 3 0", "0 gpm.12 1 999 3 0", "0 compute 2 2 7 0"],
+    )
+    gpus = helped()
+    told = []
+    for _ in range(3):
+        told.append(gpus.next())
+        time.sleep(BETWEEN_PROFILES)
+    assert ["gpu.0.gpu" in values for values in told] == [True, False, True]
+    assert not any("gpu.0.powerWatts" in values for values in told)
+    assert "gpu.0.pipeFp32Active" not in told[1]
+    assert told[1]["gpu.0.pipeFp16Active"] == 0.6
+    assert all("gpu.process.0.memory" in values for values in (told[0], told[2]))
+
+
+def test_extended_values_and_xid_events(with_driver, helped, fixture_json):
+    """Field values, reasons, rows, pages, engines, the fabric and events have the structures that NVML gives them."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][0] |= {
+        "event_types": 8,
+        "xids": [79],
+        "max_clocks": {"sm": 1980},
+        "retired_pages": [[4096], []],
+        "fabric": {"state": 3, "status": 0},
+        "bar1": [1 << 37, 1 << 36, 1 << 36],
+        "decoder": [11, 167000],
+        "shares": [4242, 1000, 37],
+        "fields": {"208/2": 5, "215/2": 1, "173/0": 4},
+    }
+    data["devices"][0]["gpm_supported"] = False
+    with_driver(data)
+    gpus = helped(extended=True)
+    first = gpus.next()
+    assert of_device(first) | {
+        "pstate": 0,
+        "throttle.swPowerCap": 1,
+        "throttle.hwThermal": 0,
+        "clockRatio": 1.0,
+        "memoryTemp": 74,
+        "remappedRows.uncorr": 1,
+        "retiredPages": 1,
+        "eccAggregate.corrected": 12,
+        "nvlink.errors": 5,
+        "nvlink.recoveries": 1,
+        "pcieReplays": 0,
+        "pcieErrors.correctable": 4,
+        "pcieLinkSpeed": 32_000_000_000,
+        "bar1Used": 1 << 36,
+        "decoderUtilization": 11.0,
+        "fabric.state": 3,
+        "fabric.status": 0,
+    } == of_device(first)
+    assert first["gpu.process.0.smUtil"] == 37
+    assert first["gpu.process.0.memoryUsedBytes"] == 37580963840
+    assert of_device(gpus.next())["nvlinkRxBytes"] == 0.0
+    deadline = time.monotonic() + 10
+    while "gpu.0.xid.last" not in (values := gpus.next()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert (values["gpu.0.xid.last"], values["gpu.0.xid.count"]) == (79, 1)
+
+
+def test_instances_of_a_partitioned_device(with_driver, helped, fixture_json):
+    """MIG handles, their memory, processes and profiling counters."""
+    data = fixture_json("nvml-a100-mig.json")
+    data["devices"][0]["gpm_supported"] = True
+    data["devices"][0]["mig_devices"][0]["gpm"] = {"2": 55.5}
+    with_driver(data)
+    gpus = helped()
+    values = gpus.next()
+    assert values["gpu.0.mig.2.memoryAllocated"] == pytest.approx(44.71, abs=0.005)
+    assert values["gpu.process.0.mig.2.memoryAllocatedBytes"] == 18920505344
+    time.sleep(BETWEEN_PROFILES)
+    assert gpus.next()["gpu.0.mig.2.smActive"] == 55.5
+    assert [mig["gpu_instance"] for mig in gpus.runner.metadata()["nvidia"]["devices"][0]["mig"]] == [2, 7]

@@ -15,9 +15,9 @@ PAGE = ROOT / "docs" / "metrics.md"
 LISTED = ROOT / "fixtures" / "sampler" / "listed_keys.txt"
 HEAD = ("key", "unit", "source", "formula", "when", "origin", "setting", "test")
 
-WITHOUT_METRICS = frozenset({"portable", "nvidia", "ipu", "tpu", "network", "memory", "disk_usage", "disk_io"})
+WITHOUT_METRICS = frozenset({"portable", "ipu", "tpu", "network", "memory", "disk_usage", "disk_io"})
 """Probes that do not say yet what their keys are."""
-ABSENT_FAMILIES = frozenset({"nvidia", "amd", "apple", "ipu", "tpu", "trainium", "openmetrics", "dcgm", "host"})
+ABSENT_FAMILIES = frozenset({"amd", "apple", "ipu", "tpu", "trainium", "openmetrics", "dcgm", "host"})
 """Families of listed keys that are not complete yet."""
 
 SHARED = frozenset({"nvidia", "amd", "amd_sysfs", "amd_command", "apple", "dcgm_query", "dcgm_exporter", "dcgm"})

@@ -5,27 +5,16 @@ from __future__ import annotations
 import pytest
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes.nvidia import NvidiaProbe
-from runferry.sampler.probes.nvml_select import Identity, select
-
-
-@pytest.fixture
-def gpus(machine, sampled, fixture_json, fake_pynvml):
-    """Open the probe on a fixture; `pids` are the monitored process and its children."""
-
-    def start(name, *, script=(), pids=(4242,), **settings):
-        root, *children = pids
-        machine.process(root, children=children)
-        for child in children:
-            machine.process(child, parent=root)
-        nvml = fake_pynvml.FakeNvml(fixture_json(name), script)
-        return sampled(NvidiaProbe(nvml), machine.context(pid=root, **settings))
-
-    return start
+from runferry.sampler.probes.nvml_select import Identity, Instance, Named, select, visible
 
 
 def of(values, prefix):
     """The values below a prefix, without it."""
     return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def fault(fn, error, call="all", device=0):
+    return {"fn": fn, "device": device, "call": call, "raise": f"NVML_ERROR_{error}"}
 
 
 def test_h100_first_tick(gpus):
@@ -126,6 +115,57 @@ def test_mig(gpus):
     assert not of(values, "gpu.process.0.mig.7.")
 
 
+def test_profiling_counters_of_instances(gpus, fixture_json):
+    """A partitioned Hopper has counters for each instance, from the second tick on, and none for the whole."""
+    data = fixture_json("nvml-a100-mig.json")
+    board = data["devices"][0]
+    board["gpm_supported"] = True
+    for mig, active in zip(board["mig_devices"], (55.5, 7.25), strict=True):
+        mig["gpm"] = {"2": active, "60": 3.0}
+    probe = gpus(data, script=[fault("nvmlGpmSampleGet", "NOT_SUPPORTED")])
+    assert not [key for key in probe.next() if key.endswith("smActive")]
+    values = probe.next()
+    assert values["gpu.0.mig.2.smActive"] == 55.5
+    assert values["gpu.0.mig.7.smActive"] == 7.25
+    assert values["gpu.0.mig.7.nvlinkRxBytes"] == 3 * 1024.0**2
+    assert "gpu.0.smActive" not in values
+    assert values["gpu.0.pcieTxBytes"] == 196000 * 1024.0  # of the whole, by the call that works without counters
+
+
+def test_instances_are_looked_up_again_each_minute(gpus, fixture_json):
+    """An instance that is destroyed leaves, one that is made comes; compute instances of one share its memory."""
+    data = fixture_json("nvml-a100-mig.json")
+    migs = data["devices"][0]["mig_devices"]
+    probe = gpus(data)
+    probe.next()
+    migs[1] = {**migs[0], "ci": 1, "uuid": "MIG-other", "compute_processes": []}
+    migs.append({**migs[0], "gi": 9, "uuid": "MIG-new", "compute_processes": []})
+    assert "gpu.0.mig.9.memoryTotal" not in probe.next(after=30)
+    values = probe.next(after=31)
+    assert sorted(of(values, "gpu.0.mig.")) == sorted(
+        f"{number}.{name}" for number in (2, 9) for name in ("memoryAllocated", "memoryAllocatedBytes", "memoryTotal")
+    )
+    assert "gpu.process.0.mig.2.memoryAllocated" in values
+
+
+def test_instances_that_the_process_cannot_see_are_not_its_own(gpus, monkeypatch):
+    """Only instances that CUDA_VISIBLE_DEVICES leaves have keys of the process."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-aaaa0000-0000-5000-8000-000000000002")
+    values = gpus("nvml-a100-mig.json").next()
+    assert "gpu.0.mig.2.memoryAllocated" in values
+    assert not of(values, "gpu.process.0.mig.2.")
+
+
+def test_instance_in_a_container(gpus, machine):
+    """There an open capability file of the instance decides, by the driver's list of their numbers."""
+    probe = gpus("nvml-a100-mig.json", pids=(7,))
+    machine.write({"/proc/driver/nvidia-caps/mig-minors": "config 1\ngpu0/gi2/access 21\ngpu0/gi2/ci0/access 22\n"})
+    machine.link("/proc/7/fd/11", "/dev/nvidia-caps/nvidia-cap22")
+    values = probe.next()
+    assert values["gpu.process.0.mig.2.memoryAllocatedBytes"] == 18920505344
+    assert values["gpu.process.0.temp"] == 61.0
+
+
 def test_pcie_rates_rotate_over_devices(gpus, fixture_json, fake_pynvml, machine, sampled):
     """Each PCIe reading takes 20 ms, so that every tick reads one device only."""
     data = fixture_json("nvml-rtx4090.json")
@@ -134,10 +174,6 @@ def test_pcie_rates_rotate_over_devices(gpus, fixture_json, fake_pynvml, machine
     told = [[key for key in probe.next() if key.endswith("pcieTxBytes")] for _ in range(4)]
     assert all(len(keys) == 1 for keys in told)
     assert len({keys[0] for keys in told}) == 3
-
-
-def fault(fn, error, call="all", device=0):
-    return {"fn": fn, "device": device, "call": call, "raise": f"NVML_ERROR_{error}"}
 
 
 def test_transient_error_costs_one_tick(gpus):
@@ -229,11 +265,12 @@ def test_metadata(gpus, machine):
     }
 
 
-DEVICES = (Identity(0, "GPU-aa11"), Identity(1, "GPU-ab22", ("MIG-c1", "MIG-c2")), Identity(2, "GPU-dd33"))
+MIGS = (Instance("MIG-c1", 2, 0), Instance("MIG-c2", 7, 0))
+DEVICES = (Identity(0, "GPU-aa11"), Identity(1, "GPU-ab22", MIGS), Identity(2, "GPU-dd33"))
 
 
 @pytest.mark.parametrize(
-    ("ids", "visible", "chosen"),
+    ("ids", "cuda", "chosen"),
     [
         (None, "0", [0, 1, 2]),
         (("2", "0", "9"), None, [0, 2]),
@@ -242,13 +279,30 @@ DEVICES = (Identity(0, "GPU-aa11"), Identity(1, "GPU-ab22", ("MIG-c1", "MIG-c2")
         (("visible",), None, [0, 1, 2]),
         (("visible",), "2,1", [1, 2]),
         (("visible",), "1,-1,2", [1]),  # CUDA stops at the first invalid entry
+        (("visible",), "NoDevFiles", []),
         (("visible",), "", []),
         (("visible",), "MIG-c2", [1]),
+        (("MIG-c1", "0"), None, [0, 1]),
     ],
 )
-def test_selection(ids, visible, chosen):
+def test_selection(ids, cuda, chosen):
     """Indices, UUIDs or their beginnings, and CUDA's own rule for CUDA_VISIBLE_DEVICES; keys keep the NVML index."""
-    assert select(ids, DEVICES, {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}) == chosen
+    assert select(ids, DEVICES, {} if cuda is None else {"CUDA_VISIBLE_DEVICES": cuda}) == chosen
+
+
+@pytest.mark.parametrize(
+    ("cuda", "seen"),
+    [
+        ("2, GPU-aa", [Named(2), Named(0)]),
+        ("MIG-c2", [Named(1, "MIG-c2")]),
+        ("MIG-c", []),  # names two
+        ("MIG-GPU-ab22/7/0", [Named(1, "MIG-c2")]),  # as drivers before R470 spelt it
+        ("GPU-zz,0", []),
+    ],
+)
+def test_visible_devices_keep_their_order(cuda, seen):
+    """The process's own order is kept, and a MIG device is told from the device that it is a part of."""
+    assert visible(DEVICES, {"CUDA_VISIBLE_DEVICES": cuda}) == seen
 
 
 def test_no_driver_no_library(machine):

@@ -1,0 +1,91 @@
+"""Xid errors: what the driver reports when something goes wrong on a device, as it happens."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Hashable
+from typing import Any
+
+from ..probe import Values
+from .nvml_calls import PERMANENT, TIMEOUT, UNINITIALIZED, code_of
+
+XID = 0x8  # nvmlEventTypeXidCriticalError
+WAIT_MS = 1000  # how long one call waits; the thread looks between two whether it is to end
+PAUSE = 1.0  # s after a call that fails, such as for a device that fell off the bus
+
+
+def _identity(handle: Any) -> Hashable:
+    """What two handles of one device share: the address they point to."""
+    with contextlib.suppress(ValueError, AttributeError):  # null, not a pointer
+        return ctypes.addressof(handle.contents)
+    return handle if isinstance(handle, Hashable) else id(handle)
+
+
+class XidWatch:
+    """Waits for Xid errors of all devices on a thread of its own, since a wait blocks."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self._set: Any = None
+        self._devices: dict[Hashable, int] = {}  # device -> index
+        self._counts: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, index: int, handle: Any) -> None:
+        """Count the errors of device `index` from now on, if its driver reports them; again after a reset."""
+        nvml = self._nvml
+        if self._thread is not None and not self._thread.is_alive():  # the library was initialised anew
+            self._set, self._thread = None, None
+            self._devices.clear()
+        try:
+            if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & XID:
+                return
+            if self._set is None:
+                self._set = nvml.nvmlEventSetCreate()
+            nvml.nvmlDeviceRegisterEvents(handle, XID, self._set)
+        except Exception:  # not on this system (Windows, vGPU), or not now: then nothing is known of its errors
+            return
+        self._devices[_identity(handle)] = index
+        self._counts.setdefault(index, 0)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="xid", daemon=True)
+            self._thread.start()
+
+    def sample(self, index: int) -> Values:
+        """`xid.count` since the sampler began, `xid.last` once there was one; empty where errors are not reported."""
+        if index not in self._counts or self._thread is None or not self._thread.is_alive():
+            return {}
+        values: Values = {"xid.count": self._counts[index]}
+        if index in self._last:
+            values["xid.last"] = self._last[index]
+        return values
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                event = self._nvml.nvmlEventSetWait(self._set, WAIT_MS)
+            except Exception as error:  # classes are built at run time
+                code = code_of(error)
+                if code is None or code in PERMANENT or code == UNINITIALIZED:
+                    return
+                if code != TIMEOUT:
+                    self._stop.wait(PAUSE)
+                continue
+            index = self._devices.get(_identity(event.device))
+            if index is not None and event.eventType & XID:
+                self._last[index] = int(event.eventData)
+                self._counts[index] += 1
+
+    def close(self) -> None:
+        """End the thread. The event set is freed only when nobody waits on it any more."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(2 * WAIT_MS / 1000)
+        if self._set is not None and (self._thread is None or not self._thread.is_alive()):
+            with contextlib.suppress(Exception):  # the library may be gone
+                self._nvml.nvmlEventSetFree(self._set)
+            self._set = None
