@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 
 import pytest
 from runferry.sampler import SamplerSettings
 from runferry.sampler.context import Context
+from runferry.sampler.engine import Engine
 from runferry.sampler.probes.cpu import CpuProbe
 from runferry.sampler.probes.disk_io import DiskIoProbe
 from runferry.sampler.probes.disk_usage import DiskUsageProbe
@@ -238,3 +241,176 @@ def test_portable_probe_agrees_with_ours(sampled):
     assert portable["proc.cpu.threads"] == ours["proc.cpu.threads"]
     if ctx.limits().memory is None:
         assert portable["memory_percent"] == pytest.approx(ours["memory_percent"], abs=2)
+
+
+def test_a_branch_that_ends_at_once_counts_once(machine, sampled):
+    """A launcher ends with its worker: what both had used while they lived is not counted again as reaped time."""
+    machine.write({"/sys/devices/system/cpu/online": "0\n"})
+    machine.process(4242, children=(10,), started=100)
+    machine.process(10, parent=4242, children=(11,), cpu=50 * HZ, started=200)
+    machine.process(11, parent=10, cpu=500 * HZ, started=300)
+    probe = sampled(CpuProbe(), machine.context())
+    probe.next()
+    machine.process(4242, reaped=(50 + 500 + 3) * HZ, started=100)
+    assert probe.next(after=10.0)["cpu"] == pytest.approx(30.0)
+
+
+def test_helpers_that_end_are_not_counted(machine, sampled):
+    """The sampler's own helper is reaped by the process that is monitored: its time stays out, then too."""
+    machine.write({"/sys/devices/system/cpu/online": "0\n"})
+    machine.process(4242, children=(10,), started=100)
+    machine.process(10, parent=4242, cpu=50 * HZ, started=200)
+    machine.own_pids.add(10)
+    probe = sampled(CpuProbe(), machine.context())
+    assert probe.next()["proc.cpu.threads"] == 1.0
+    machine.own_pids.clear()
+    machine.process(4242, reaped=50 * HZ, started=100)
+    assert probe.next()["cpu"] == 0.0
+
+
+def test_an_affinity_binds_under_the_physical_norm_too(machine, sampled):
+    """Who may use one CPU of four uses 100 % of it, also where physical cores are the norm."""
+    machine.write({"/sys/devices/system/cpu/online": "0-3\n", "/proc/4242/status": "Cpus_allowed_list:\t2\n"})
+    for cpu in range(4):
+        topology = f"/sys/devices/system/cpu/cpu{cpu}/topology"
+        machine.write({f"{topology}/core_id": f"{cpu % 2}\n", f"{topology}/physical_package_id": "0\n"})
+    machine.process(4242)
+    probe = sampled(CpuProbe(), machine.context(cpu_norm="physical"))
+    probe.next()
+    machine.process(4242, cpu=HZ)
+    assert probe.next(after=1.0)["cpu"] == 100.0
+
+
+def test_how_busy_a_disk_is(machine, sampled):
+    """Rates, utilisation, waiting time and queue between two samples, as iostat has them; nothing after a reset."""
+    machine.write(mountinfo(("8:0", "/", "ext4")))
+    machine.link("/sys/dev/block/8:0", "../../devices/block/sda")
+    machine.write({"/proc/diskstats": "8 0 sda 100 5 1000 50 200 5 2000 90 0 70 140 1 1 1 1\n"})
+    probe = sampled(DiskIoProbe(), machine.context(extended=True))
+    machine.write({"/proc/diskstats": "8 0 sda 160 5 3048 290 240 5 6096 250 7 1070 1140 1 1 1 1\n"})
+    values = probe.next(after=2.0)
+    assert {key.removeprefix("disk.sda."): value for key, value in values.items() if "sda" in key} == {
+        "in": 1.0,
+        "out": 2.0,
+        "readRate": 2**19,
+        "writeRate": 2**20,
+        "iops": 50.0,
+        "utilPercent": 50.0,
+        "awaitMs": 4.0,
+        "queue": 0.5,
+    }
+    assert "disk.sda.awaitMs" not in probe.next()  # no requests, no mean
+    machine.write({"/proc/diskstats": "8 0 sda 1 0 8 1 1 0 8 1 0 1 1\n"})
+    assert set(probe.next()) == {"disk.in", "disk.out", "disk.sda.in", "disk.sda.out"}
+
+
+def test_volumes_and_raids_count_on_their_disks(machine, sampled):
+    """An encrypted volume on a RAID of two partitions is two disks, each once; a volume that does not say, itself."""
+    machine.write(mountinfo(("253:0", "/", "ext4"), ("253:9", "/opaque", "xfs")))
+    for name in ("dm-0", "dm-9", "md1"):
+        machine.link(f"/sys/class/block/{name}", f"../../devices/virtual/block/{name}")
+        machine.write({f"/sys/devices/virtual/block/{name}/size": "1\n"})
+    machine.link("/sys/dev/block/253:0", "../../devices/virtual/block/dm-0")
+    machine.link("/sys/dev/block/253:9", "../../devices/virtual/block/dm-9")
+    machine.write({"/sys/devices/virtual/block/dm-0/slaves/md1": ""})
+    for target in ("sda/sda2", "sdb/sdb2"):
+        machine.partition(f"8:{target[2:3]}", target)
+        machine.write({f"/sys/devices/virtual/block/md1/slaves/{target[4:]}": ""})
+    machine.write(diskstats(**dict.fromkeys(("sda", "sda2", "sdb", "sdb2", "sdc", "md1", "dm-0", "dm-9"), (0, 0))))
+    values = sampled(DiskIoProbe(), machine.context(disk_paths=("/", "/opaque"))).next()
+    assert {key.split(".")[1] for key in values} == {"in", "out", "sda", "sdb", "dm-9"}
+
+
+def test_the_disk_behind_a_path_that_is_a_link(machine, sampled):
+    """Links are followed on disks; a file system that may not answer is not looked into."""
+    machine.write(mountinfo(("8:1", "/", "ext4"), ("8:17", "/mnt/nvme", "xfs"), ("0:44", "/home", "nfs4")))
+    machine.partition("8:1", "sda/sda1")
+    machine.partition("8:17", "sdb/sdb1")
+    machine.link("/scratch", "/mnt/./nvme/me")
+    machine.link("/home/me", "/mnt/nvme")
+    machine.link("/loop", "loop")
+    machine.write(diskstats(sda=(0, 0), sdb=(0, 0)))
+    for path, disks in (("/scratch/data", {"sdb"}), ("/home/me", {"sda", "sdb"}), ("/loop", {"sda"})):
+        values = sampled(DiskIoProbe(), machine.context(disk_paths=(path,))).next()
+        assert {key.split(".")[1] for key in values} - {"in", "out"} == disks, path
+
+
+def test_the_disk_of_a_btrfs_mount(machine, sampled):
+    """Such mounts have a device number of their own: the name of the device tells, through the mapper too."""
+    for source, disk in (("/dev/sdb1", "sdb"), ("/dev/mapper/home", "dm-3")):
+        machine.write({"/proc/self/mountinfo": f"1 0 0:40 /@ / rw - btrfs {source} rw\n"})
+        machine.write(diskstats(sda=(0, 0), sdb=(0, 0), **{"dm-3": (0, 0)}))
+        if disk == "sdb":
+            machine.partition("8:17", "sdb/sdb1")
+            machine.link("/dev/mapper/home", "../dm-3")
+        assert f"disk.{disk}.in" in sampled(DiskIoProbe(), machine.context()).next()
+
+
+def test_disks_that_come_later_are_found(machine, sampled):
+    """Disks are looked for every 20 samples; a new one starts at its first reading, one that comes back goes on."""
+    machine.write(mountinfo(("0:50", "/", "overlay")))
+    machine.write(diskstats(sda=(0, 0)))
+    probe = sampled(DiskIoProbe(), machine.context())
+    machine.write(diskstats(sda=(0, 2048), sdb=(10**9, 10**9)))
+    values = [probe.next() for _ in range(20)][-1]
+    assert (values["disk.sdb.in"], values["disk.out"]) == (0.0, 1.0)
+    machine.write({"/proc/diskstats": ""})
+    assert probe.next() == {}
+    machine.write(diskstats(sda=(0, 4096), sdb=(10**9, 10**9)))
+    assert probe.next()["disk.out"] == 2.0  # a look that failed costs nothing
+    machine.write(diskstats(sdb=(10**9, 10**9)))
+    probe.next()
+    machine.write(diskstats(sda=(0, 10**6), sdb=(10**9, 10**9)))
+    assert probe.next()["disk.sda.out"] == 2.0  # it may be another disk of that name
+
+
+def test_an_interface_that_leaves_a_bond_starts_anew(machine, sampled):
+    """What it carried as a member was counted on the bond."""
+    machine.write(net_dev(bond0=(100, 100), eth0=(100, 100)))
+    probe = sampled(NetworkProbe(), machine.context())
+    machine.write({"/sys/class/net/eth0/master": ""})
+    machine.write(net_dev(bond0=(150, 150), eth0=(150, 150)))
+    assert probe.next()["network.sent"] == 50.0
+    (machine.root / "sys/class/net/eth0/master").unlink()
+    machine.write(net_dev(bond0=(150, 150), eth0=(150, 150)))
+    probe.next()
+    machine.write(net_dev(bond0=(150, 150), eth0=(157, 157)))
+    assert probe.next()["network.sent"] == 57.0
+    machine.write({"/proc/net/dev": ""})
+    assert not {"network.sent", "network.recv"} & set(probe.next())
+    machine.write(net_dev(bond0=(151, 151), eth0=(157, 157)))
+    assert probe.next()["network.recv"] == 58.0  # a look that failed costs nothing
+
+
+def test_a_dead_file_system_costs_its_own_path_only(machine, monkeypatch, clock):
+    """While statvfs of one path hangs, the other path and the host are sampled, and the end does not wait for it."""
+    released, statvfs = threading.Event(), os.statvfs
+
+    def hangs(path):
+        if path.endswith("/dead"):
+            released.wait(30)
+        return statvfs(path)
+
+    monkeypatch.setattr(os, "statvfs", hangs)
+    machine.process(4242)
+    machine.write({"/proc/meminfo": "MemTotal: 4096 kB\nMemAvailable: 1024 kB\n", "/dead/x": "", "/alive/x": ""})
+    settings = SamplerSettings(
+        pid=4242, disk_paths=("/dead", "/alive"), probes=("memory", "disk_usage"), self_metrics=False
+    )
+    samples, warnings = [], []
+    engine = Engine(settings, samples.append, clock=clock, root=str(machine.root), warn=warnings.append)
+    engine.open()
+    try:
+        for _ in range(3):
+            engine.tick(grace=0.3)
+            clock.now += 15
+        for sample in samples:
+            assert {"memory_percent", "disk./alive.usageGB"} <= set(sample.values)
+            assert not any(key.startswith("disk./dead") for key in sample.values)
+        assert [warning for warning in warnings if "/dead" in warning] == warnings
+        assert len(warnings) == 1
+        started = time.monotonic()
+        engine.close(timeout=0.2)
+        assert time.monotonic() - started < 2
+    finally:
+        released.set()
