@@ -80,9 +80,11 @@ def _server() -> Iterator[Row]:
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it."""
+    from ..writer.settings_values import Hidden
+
     if isinstance(value, Path):
         return os.fspath(value)
-    return sorted(value) if isinstance(value, frozenset) else value
+    return sorted(value) if isinstance(value, (frozenset, Hidden)) else value  # of secrets the names
 
 
 def _text(row: Row) -> str:

@@ -52,6 +52,7 @@ class Sampler:
         self._warn = warn
         self._stopping = threading.Event()
         self._asked = threading.Event()  # every probe has been asked, or never will be
+        self._paused = False
         self._silent = False  # nothing is emitted once `stop` has returned
         self._thread: threading.Thread | None = None
         self._inert = False
@@ -87,6 +88,14 @@ class Sampler:
             self._engine.close(STOP_WITHIN * 0.25)
         self._silent = True
 
+    def pause(self) -> None:
+        """Take no samples until `resume`, but the first and the last; what is counted goes on being counted."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Take samples again from the next deadline on."""
+        self._paused = False
+
     def settle(self, timeout: float) -> bool:
         """Wait until no device's library is opening any more, at most `timeout` s or until `stop`; whether one has."""
         begun = time.monotonic()
@@ -96,6 +105,10 @@ class Sampler:
     def metadata(self) -> dict[str, Any]:
         """What the probes that have opened know of their devices: fields of the hardware record."""
         return self._engine.metadata()
+
+    def legend(self) -> dict[str, dict[str, str]]:
+        """Key -> labels, of keys such as `openmetrics.node.cpu_seconds_total.3`, of which only a number tells them."""
+        return self._engine.legend()
 
     def _run(self) -> None:
         try:
@@ -111,7 +124,8 @@ class Sampler:
                 now = self._clock.monotonic()
                 if self._clock.wait(self._stopping, next_deadline(started, self._interval, now) - now):
                     break
-                self._engine.tick()
+                if not self._paused:
+                    self._engine.tick()
             self._engine.tick(grace=SHORT_GRACE)
         except Exception as error:  # a fault of ours must not show as a traceback in the middle of a training
             self._warn(f"sampling has ended: {error!r}")

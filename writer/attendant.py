@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import records
+from .notebook import follow_cells, in_notebook
 from .pump import Job
 from .report import say
 from .settings import Resolved
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ..sampler import Sample, Sampler
     from ..sampler.environment import Inquiry
+    from .sampling import SampleBuffer
 
 JOIN_S = 2.0
 """How long the end of a very short run waits for the machine's records."""
@@ -77,6 +81,13 @@ class Attendant:
         except OSError:  # it was removed
             self._folder = Path(os.sep)
         self._sampler: Sampler | None = None
+        self._paused = False
+        self._leave_cells: Callable[[], None] | None = None
+        self._buffer: SampleBuffer | None = None
+        if settings.stats_buffer_size:
+            from .sampling import SampleBuffer
+
+            self._buffer = SampleBuffer(settings.stats_buffer_size, self._label or None)
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._importing = False
@@ -99,9 +110,29 @@ class Attendant:
         except RuntimeError as error:  # the system's bound of threads
             self._thread, self._importing = None, False
             self._warn(f"no system metrics and no record of the machine: {error}")
+        if not self._settings.disable_stats and in_notebook():
+            self._leave_cells = follow_cells(self.resume, self.pause)
+
+    def pause(self) -> None:
+        """Sample nothing until `resume`, but at the end: between the cells of a notebook the machine is idle."""
+        self._paused = True
+        if self._sampler is not None:
+            self._sampler.pause()
+
+    def resume(self) -> None:
+        """Sample again."""
+        self._paused = False
+        if self._sampler is not None:
+            self._sampler.resume()
+
+    def system_metrics(self) -> dict[str, list[tuple[datetime, float]]]:
+        """The samples that were kept (setting `stats_buffer_size`): time (UTC) and value by key, the oldest first."""
+        return {} if self._buffer is None else self._buffer.by_key()
 
     def stop(self, timeout_s: float) -> None:
         """Take the last sample, which takes 2 s at most, and end; without it if there is no time at all."""
+        if self._leave_cells is not None:
+            self._leave_cells()
         within = min(JOIN_S, max(timeout_s, 0.0))
         if self._thread is not None:
             self._told.wait(within)
@@ -127,31 +158,23 @@ class Attendant:
             self._told.set()
 
     def _attend(self) -> None:
-        disable_meta, disable_stats = self._settings.disable_meta, self._settings.disable_stats
+        disable_stats = self._settings.disable_stats
+        disable_meta = self._settings.disable_meta or not self._settings.primary
         if disable_meta and disable_stats:
             self._do_errands()
             return
         import uuid
 
-        from ..sampler import Sampler, SamplerSettings, load_modules
+        from ..sampler import Sampler, load_modules
+        from .sampling import sampler_settings
 
         given = self._settings
-        settings = SamplerSettings(
-            interval=given.sample_interval,
-            pid=self._pid,
-            process_tree=given.process_tree,
-            disk_paths=given.disk_paths,
-            label=self._label or None,
-            gpu_device_ids=given.gpu_device_ids or None,
-            no_cgroup=given.no_cgroup,
-            cpu_count=given.cpu_count or None,
-            cpu_logical_count=given.cpu_logical_count or None,
-            gpu_count=given.gpu_count or None,
-            gpu_type=given.gpu_type or None,
-        )
+        settings = sampler_settings(given, pid=self._pid, label=self._label)
         load_modules()
         if not disable_stats and not self._stopped:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
+            if self._paused:
+                self._sampler.pause()
             self._sampler.start()
         if disable_meta:
             self._do_errands()
@@ -219,6 +242,8 @@ class Attendant:
             say(f"{what} of the command or Slurm's variables hidden in the log (setting redact=-argv,-environment)")
 
     def _emit(self, sample: Sample) -> None:
+        if self._buffer is not None:
+            self._buffer.add(sample.timestamp_ns, sample.values)
         self._record(records.stats(sample.timestamp_ns, sample.values), bulk=True)
 
     def _record(self, body: bytes, *, bulk: bool = False) -> None:

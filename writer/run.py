@@ -36,6 +36,8 @@ from .values import PLAIN_OR_NESTED, Key, UnloggableError, all_plain, flatten, p
 from .values import Path as KeyPath
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from .online import Syncs
 
 _INT64 = 2**63
@@ -316,6 +318,11 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
     def disabled(self) -> bool:
         """Whether nothing is written."""
         return self._settings.mode == "disabled" or self._role is Role.NONE
+
+    @property
+    def _system_metrics(self) -> dict[str, list[tuple[datetime, float]]]:
+        """Samples of system metrics that stayed in memory (setting `stats_buffer_size`), by key; under the peer's name."""
+        return {} if self._attendant is None else self._attendant.system_metrics()
 
     @property
     def inherited(self) -> bool:

@@ -185,7 +185,8 @@ def _decide(setting: Setting[Any], sources: Iterable[Source]) -> Decision:
             try:
                 value = kind.read(split(given.value) if kind.listed and source.is_text else unwrapped(given.value))
             except Exception:  # whatever the value's type does when it is asked
-                text = f"{given.shown}={_shown(given.value)}: {key} takes {kind.takes}"
+                shown = "..." if kind.secret else _shown(given.value)
+                text = f"{given.shown}={shown}: {key} takes {kind.takes}"
                 fatal = not source.is_text or (setting.steers and not is_switch)
                 problems.append(Problem(text, given.place, fatal))
                 continue

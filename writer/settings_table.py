@@ -214,6 +214,12 @@ class Resolved:
         peer=("x_disable_meta",),
         switches={"x_disable_machine_info": True},
     )
+    primary = Setting(
+        takes.FLAG,
+        True,
+        "`false` on all but one of several writers of a run: only one records the machine and the command.",
+        peer=("x_primary", "x_primary_node"),
+    )
     host = Setting(takes.TEXT, "", "The machine's name; its own unless given.", peer=("host",))
     program = Setting(takes.TEXT, "", "The script; found out unless given.", peer=("program",))
     username = Setting(takes.TEXT, "", "The user; found out unless given.", peer=("username",))
@@ -238,11 +244,88 @@ class Resolved:
         "GPUs that are sampled, by NVML index or UUID, or `visible`; all unless given.",
         peer=("x_stats_gpu_device_ids",),
     )
+    stats_pid = Setting(
+        takes.COUNT, 0, "The process whose metrics are sampled; the run's own unless given.", peer=("x_stats_pid",)
+    )
     process_tree = Setting(
         takes.FLAG, True, "Count child processes as the run's.", peer=("x_stats_track_process_tree",)
     )
     no_cgroup = Setting(
         takes.FLAG, False, "Percentages of the host instead of the container's limits.", peer=("x_stats_no_cgroup",)
+    )
+    cpu_norm = Setting(
+        takes.choice("available", "physical"),
+        "available",
+        "What 100 % of `cpu` is: the CPUs that the process may use, or the host's physical cores.",
+    )
+    probes = Setting(takes.LIST, (), "Probes of system metrics that run; all unless given.")
+    skip_probes = Setting(takes.LIST, (), "Probes of system metrics that do not run.")
+    probe_intervals = Setting(takes.INTERVALS, {}, "How long a probe is left alone at least, in place of its own time.")
+    per_core = Setting(takes.FLAG, False, "Also the load of each core.")
+    per_interface = Setting(takes.FLAG, False, "Also the traffic of each network interface.")
+    extended = Setting(takes.FLAG, False, "Also system metrics beyond the public list; see metrics.md.")
+    seed_aliases = Setting(takes.FLAG, True, "Keys that the peer spells otherwise than the public list in both ways.")
+    self_metrics = Setting(takes.FLAG, True, "What each probe costs and how it fares, as `sampler.*`.")
+    self_usage = Setting(
+        takes.FLAG, False, "What the sampler's own processes use, as `sampler.*`.", peer=("x_stats_self_usage",)
+    )
+    key_cap = Setting(takes.NUMBER, 2000, "System metrics of a run; further ones are left out with one warning.")
+    stats_buffer_size = Setting(
+        takes.SAMPLES,
+        0,
+        "Values of each system metric that are kept in memory as `run._system_metrics`.",
+        peer=("x_stats_buffer_size",),
+    )
+    neuron_monitor_config_path = Setting(
+        takes.TEXT,
+        "",
+        "Configuration for `neuron-monitor`; made for the interval unless given.",
+        peer=("x_stats_neuron_monitor_config_path",),
+        scope=NOT_IN_WORKSPACE,
+    )
+    open_metrics_endpoints = Setting(
+        takes.ENDPOINTS,
+        {},
+        "OpenMetrics or Prometheus endpoints that are sampled.",
+        peer=("x_stats_open_metrics_endpoints",),
+        scope=NOT_IN_WORKSPACE,
+    )
+    open_metrics_filters = Setting(
+        takes.FILTERS,
+        (),
+        "Which of their metrics are kept, by patterns that are searched in `endpoint.metric`; all unless given.",
+        peer=("x_stats_open_metrics_filters",),
+    )
+    open_metrics_http_headers = Setting(
+        takes.HEADERS,
+        {},
+        "Headers of the requests: of all, or by the endpoint's name of its own.",
+        peer=("x_stats_open_metrics_http_headers",),
+        scope=NOT_IN_WORKSPACE,
+    )
+    dcgm_exporter = Setting(
+        takes.ADDRESS,
+        "",
+        "DCGM's metrics: a query to a Prometheus server, or the exporter itself.",
+        peer=("x_stats_dcgm_exporter",),
+        scope=NOT_IN_WORKSPACE,
+    )
+    dcgm_profiling = Setting(
+        takes.FLAG, False, "Read profiling counters from the DCGM daemon.", peer=("enable_dcgm_profiling",)
+    )
+    coreweave_metadata_base_url = Setting(
+        takes.ADDRESS,
+        "http://169.254.169.254",
+        "The server that names a CoreWeave cluster, asked only in one.",
+        peer=("x_stats_coreweave_metadata_base_url",),
+        scope=NOT_IN_WORKSPACE,
+    )
+    coreweave_metadata_endpoint = Setting(
+        takes.TEXT,
+        "/api/v2/cloud-init/meta-data",
+        "The path on it.",
+        peer=("x_stats_coreweave_metadata_endpoint",),
+        scope=NOT_IN_WORKSPACE,
     )
     cpu_count = Setting(takes.COUNT, 0, "Physical cores in the record of the machine.", peer=("x_stats_cpu_count",))
     cpu_logical_count = Setting(
@@ -327,6 +410,7 @@ OWN_VARIABLES = frozenset(
         "RANK",
         "SERVE_API_KEYS",
         "STATE_DIR",
+        "USER_EMAIL",
         "X_EXTRA_HTTP_HEADERS",
     }
 )

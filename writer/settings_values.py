@@ -25,6 +25,13 @@ _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
+class Hidden(dict[str, Any]):
+    """A mapping whose values are nobody's to see, such as the headers that a server wants."""
+
+    def __repr__(self) -> str:
+        return f"<values of {', '.join(sorted(self))}>" if self else "{}"
+
+
 class Kind(Generic[T]):
     """What a setting takes.
 
@@ -33,10 +40,11 @@ class Kind(Generic[T]):
         read: the value for what was given; raises for what it cannot be.
         listed: text of the environment or a file holds several values between commas.
         write: the text that a value may be given as.
+        secret: no message and no list repeats a value.
         remarks: what its user is told of some words that are taken for others.
     """
 
-    __slots__ = ("listed", "read", "remarks", "takes", "write")
+    __slots__ = ("listed", "read", "remarks", "secret", "takes", "write")
 
     def __init__(
         self,
@@ -46,8 +54,9 @@ class Kind(Generic[T]):
         listed: bool = False,
         write: Callable[[T], str] | None = None,
         remarks: Mapping[str, str] | None = None,
+        secret: bool = False,
     ) -> None:
-        self.takes, self.read, self.listed = takes, read, listed
+        self.takes, self.read, self.listed, self.secret = takes, read, listed, secret
         self.write: Callable[[T], str] = write or _written
         self.remarks: Mapping[str, str] = remarks or {}
 
@@ -185,6 +194,74 @@ def _count(value: Any) -> int:
     return count
 
 
+def _whole(least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        number = int(value)
+        if isinstance(value, bool) or not least <= number < 1 << 31:
+            raise ValueError
+        return number
+
+    return read
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        from ..sampler.settings import parse_mapping
+
+        value = parse_mapping(value)
+    if not isinstance(value, Mapping):
+        raise TypeError
+    return {_text(name): item for name, item in value.items()}
+
+
+def _intervals(value: Any) -> dict[str, float]:
+    intervals = {name: float(seconds) for name, seconds in _mapping(value).items()}
+    if not all(0 <= seconds <= 1e6 for seconds in intervals.values()):  # as the sampler has it
+        raise ValueError
+    return intervals
+
+
+def _address(value: Any) -> str:
+    url = _text(value).strip()
+    if url and not re.fullmatch(r"https?://[^\s/@?#]+([/?#].*)?", url):
+        raise ValueError
+    return url
+
+
+def _endpoints(value: Any) -> dict[str, str]:
+    return {name: _address(url) for name, url in _mapping(value).items()}
+
+
+def _headers(value: Any) -> Hidden:
+    return Hidden(
+        (name, _texts_of(item) if isinstance(item, Mapping) else _text(item)) for name, item in _mapping(value).items()
+    )
+
+
+def _filters(value: Any) -> tuple[str, ...] | dict[str, dict[str, str]]:
+    if isinstance(value, str):
+        value = _mapping(value) if value.lstrip().startswith("{") else split(value)
+    if isinstance(value, Mapping):
+        return {pattern: _texts_of(labels) for pattern, labels in _mapping(value).items()}
+    return _texts(value)
+
+
+def _texts_of(value: Any) -> dict[str, str]:
+    return {name: _text(text) for name, text in _mapping(value).items()}
+
+
+def _hidden(headers: Hidden) -> str:
+    return repr(headers) if headers else ""
+
+
+def _as_json(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    import json
+
+    return json.dumps(value) if value else ""
+
+
 def _amount(count: int) -> str:
     """Bytes in the largest unit that leaves no fraction."""
     for base, ending in ((1024, "iB"), (1000, "B")):
@@ -240,6 +317,13 @@ SERVER = Kind("an http(s) URL without a user and a password", _server)
 SECONDS = Kind("seconds from 0.1 to 1,000,000", _seconds)
 BYTES = Kind("bytes, or text such as 500 MB or 1 GiB", _byte_count, write=_amount)
 COUNT = Kind("a whole number; 0 for what is found", _count)
+NUMBER = Kind("a whole number from 1", _whole(1))
+SAMPLES = Kind("a whole number; -1 for all", _whole(-1))
+INTERVALS = Kind("seconds by probe, as `name=30, ...` or a JSON object", _intervals, write=_as_json)
+ADDRESS = Kind("an http(s) URL without a user and a password", _address)
+ENDPOINTS = Kind("http(s) URLs by name, as `name=URL, ...` or a JSON object", _endpoints, write=_as_json)
+HEADERS = Kind("texts by header, and these by endpoint, as a JSON object", _headers, write=_hidden, secret=True)
+FILTERS = Kind("patterns, or as a JSON object patterns of labels' values by label by pattern", _filters, write=_as_json)
 RESUME = Kind("allow, must, never, auto, true (auto) or false", _resume, write=lambda mode: mode or "false")
 REINIT = Kind("return_previous, finish_previous, create_new, default, true (finish_previous) or false", _reinit)
 REDACT = Kind(

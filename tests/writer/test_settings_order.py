@@ -40,8 +40,21 @@ def texts(setting):
         "base_url": ("http://one", "https://two:8080/path"),
         "copy_limit": ("1 MB", "2 MiB"),
         "sample_interval": ("1.5", "2.5"),
+        "cpu_norm": ("physical", "available"),
+        "open_metrics_http_headers": ('{"A": "b"}', '{"one": {"C": "d"}}'),
     }
-    kinds = {takes.COUNT: ("1", "2"), takes.FLAG: ("true", "false"), takes.LIST: ("a,b", "c"), takes.TAGS: ("a,b", "c")}
+    kinds = {
+        takes.NUMBER: ("1", "2"),
+        takes.SAMPLES: ("-1", "2"),
+        takes.INTERVALS: ("cpu=30", '{"cpu": 2.5, "memory": 0}'),
+        takes.ADDRESS: ("http://one", 'https://two/query?q=a{b="c", d="e"}'),
+        takes.ENDPOINTS: ("one=http://one", '{"two": "http://two/metrics"}'),
+        takes.FILTERS: ("one", '{"two": {}, "a": {"b": "c"}}'),
+        takes.COUNT: ("1", "2"),
+        takes.FLAG: ("true", "false"),
+        takes.LIST: ("a,b", "c"),
+        takes.TAGS: ("a,b", "c"),
+    }
     return own.get(setting.name) or kinds.get(setting.kind) or ("one", "two")
 
 
