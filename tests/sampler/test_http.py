@@ -23,6 +23,7 @@ from runferry.sampler.http import (
     UnreachableError,
 )
 from support.certificates import server_context
+from support.rawserver import RawServer
 
 SECRET = "Bearer tell-nobody"
 
@@ -35,53 +36,6 @@ def answer(body=b"", *, status="200 OK", **headers):
 
 def complete(body, **headers):
     return answer(body, Content_Length=len(body), **headers)
-
-
-class Server:
-    """Runs `act(connection, request)` for each connection, on loopback."""
-
-    def __init__(self, act, tls=None):
-        self.act, self.tls = act, tls
-        self.requests = []
-        self.ended = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}/metrics"
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self):
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            if self.ended.is_set():
-                connection.close()
-                return
-            with contextlib.suppress(OSError), connection:
-                connection.settimeout(10)
-                secured = self.tls.wrap_socket(connection, server_side=True) if self.tls else connection
-                with secured:
-                    request = b""
-                    while b"\r\n\r\n" not in request and (more := secured.recv(65536)):
-                        request += more
-                    self.requests.append(request.decode("latin-1"))
-                    self.act(secured, request)
-
-    def drip(self, connection, data, every=0.02):
-        for byte in data:
-            if self.ended.wait(every):
-                return
-            connection.sendall(bytes([byte]))
-
-    def close(self):
-        self.ended.set()
-        # A blocked accept is not woken by closing its socket on every system.
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-            pass
-        self._thread.join(5)
-        self._listener.close()
 
 
 @contextlib.contextmanager
@@ -105,19 +59,38 @@ def answering_once(address, data):
 
 @pytest.fixture
 def serve():
-    """Start a server that sends the given bytes, or does what the given function does."""
-    servers = []
+    """Start a server that answers its first request with the first of some bytes or calls, and so on."""
+    with contextlib.ExitStack() as servers:
 
-    def start(act, **options):
-        if isinstance(act, bytes):
-            data = act
-            act = lambda connection, _: connection.sendall(data)  # noqa: E731 - the short form of a script
-        servers.append(Server(act, **options))
-        return servers[-1]
+        def start(*answers, **options):
+            return servers.enter_context(RawServer(*map(last, answers), **options))
 
-    yield start
-    for server in servers:
-        server.close()
+        yield start
+
+
+def last(answer):
+    """The connection ends with it."""
+
+    def act(connection):
+        if callable(answer):
+            answer(connection)
+        else:
+            connection.sendall(answer)
+        connection.close()
+
+    return act
+
+
+def drip(connection, data):
+    """A byte now and then, until the other side has had enough."""
+    for byte in data:
+        time.sleep(0.02)
+        connection.sendall(bytes([byte]))
+
+
+def silent(connection):
+    """No answer, as long as the other side waits for one."""
+    connection.recv(1)
 
 
 def fails(server, kind, **limits):
@@ -133,9 +106,9 @@ def fails(server, kind, **limits):
 def test_an_answer_and_what_was_asked(serve):
     """The body comes whole with its type; the request holds the headers given, the type wanted, and no more."""
     server = serve(complete(b"a 1\n", Content_Type="Text/Plain; version=0.0.4"))
-    endpoint = Endpoint(server.url + "?q=a b&x=ä", {"X-Team": "blue"})
+    endpoint = Endpoint(server.url + "metrics?q=a b&x=ä", {"X-Team": "blue"})
     assert endpoint.get(accept="text/plain") == Answer("text/plain; version=0.0.4", b"a 1\n")
-    assert server.requests[0].split("\r\n")[:-2] == [
+    assert server.requests[0].decode().split("\r\n")[:-2] == [
         "GET /metrics?q=a%20b&x=%C3%A4 HTTP/1.1",
         f"Host: 127.0.0.1:{server.port}",
         "Accept: text/plain",
@@ -152,9 +125,9 @@ def test_name_and_password_of_a_url_are_basic_authentication(serve):
     assert repr(Endpoint(url)) == f"Endpoint(http://127.0.0.1:{server.port})"
     Endpoint(url).get()
     Endpoint(url, {"authorization": "Bearer x"}).get()
-    assert "Authorization: Basic YW5uYTpwQHNz\r\n" in server.requests[0]
-    assert "p@ss" not in server.requests[0]
-    assert "Basic" not in server.requests[1]
+    assert b"Authorization: Basic YW5uYTpwQHNz\r\n" in server.requests[0]
+    assert b"p@ss" not in server.requests[0]
+    assert b"Basic" not in server.requests[1]
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 tell-nobody", "404 Not Found", "503 x", "204 No Content"])
@@ -168,14 +141,10 @@ def test_a_status_other_than_200_is_an_error(serve, status):
 
 def test_a_redirect_on_the_same_server_is_followed_with_the_headers(serve):
     """`/metrics` to `/metrics/`, as frameworks do."""
-
-    def act(connection, request):
-        moved = answer(status="307 x", Location="/metrics/", Content_Length=0)
-        connection.sendall(complete(b"b 2\n") if request.startswith(b"GET /metrics/ ") else moved)
-
-    server = serve(act)
-    assert Endpoint(server.url, {"X-Key": "k"}).get().body == b"b 2\n"
-    assert [("X-Key: k" in request) for request in server.requests] == [True, True]
+    server = serve(answer(status="307 x", Location="/metrics/", Content_Length=0), complete(b"b 2\n"))
+    assert Endpoint(server.url + "metrics", {"X-Key": "k"}).get().body == b"b 2\n"
+    assert [request.split(b" ")[1] for request in server.requests] == [b"/metrics", b"/metrics/"]
+    assert all(b"X-Key: k\r\n" in request for request in server.requests)
 
 
 def test_a_redirect_elsewhere_is_not_followed(serve):
@@ -190,7 +159,7 @@ def test_a_redirect_elsewhere_is_not_followed(serve):
 
 def test_redirects_without_end_end(serve):
     """Four requests at most."""
-    server = serve(answer(status="301 x", Location="/metrics", Content_Length=0))
+    server = serve(answer(status="301 x", Location="/", Content_Length=0))
     assert fails(server, GarbledError) == "more than 3 redirects"
     assert len(server.requests) == 4
 
@@ -199,13 +168,13 @@ def test_redirects_without_end_end(serve):
 def test_a_slow_answer_ends_at_the_deadline(serve, part):
     """A byte now and then does not put the deadline off, wherever in the answer it comes."""
 
-    def act(connection, _):
+    def act(connection):
         if part == "header":
-            server.drip(connection, answer(X_Long="x" * 1000))
+            drip(connection, answer(X_Long="x" * 1000))
             return
         head = answer(**{"Transfer_Encoding": "chunked"} if part == "chunked" else {"Content_Length": 9999})
         connection.sendall(head if part != "length" else answer())
-        server.drip(connection, (b"1\r\nx\r\n" if part == "chunked" else b"x") * 1000)
+        drip(connection, (b"1\r\nx\r\n" if part == "chunked" else b"x") * 1000)
 
     server = serve(act)
     started = time.monotonic()
@@ -215,8 +184,7 @@ def test_a_slow_answer_ends_at_the_deadline(serve, part):
 
 def test_a_server_that_never_answers(serve):
     """It accepts, reads, and is silent."""
-    server = serve(lambda *_: server.ended.wait(10))
-    fails(server, DeadlineError, within=0.2)
+    fails(serve(silent), DeadlineError, within=0.2)
 
 
 def test_a_server_that_never_accepts():
@@ -231,7 +199,7 @@ def test_a_server_that_never_accepts():
 
 def test_a_silent_tls_server_ends_by_the_deadline_of_connecting(serve):
     """The handshake counts as connecting."""
-    server = serve(lambda *_: server.ended.wait(10))
+    server = serve(silent)
     with pytest.raises(DeadlineError, match="no connection in time"):
         Endpoint(server.url.replace("http:", "https:")).get(connect_within=0.3)
 
@@ -252,10 +220,10 @@ def test_a_connection_that_is_reset(serve):
     def reset(connection):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
-    def in_head(connection, _):
+    def in_head(connection):
         reset(connection)
 
-    def in_body(connection, _):
+    def in_body(connection):
         connection.sendall(answer(b"half", Content_Length=100))
         reset(connection)
 
