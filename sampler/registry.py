@@ -45,6 +45,7 @@ BUILT_IN = {
     "ipu": ".probes.ipu:IpuProbe",
     "tpu": ".probes.tpu:TpuProbe",
     "trainium": ".probes.trainium:TrainiumProbe",
+    "openmetrics": ".probes.openmetrics:OpenMetricsProbe",
 }
 
 
