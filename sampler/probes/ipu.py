@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from ..context import Context
-from ..metric import Kind, Metric
+from ..metric import Metric
 from ..probe import Probe, ProbeUnavailableError, Tier, Values
 from ..proctree import walk
 from .number_text import number
@@ -79,7 +79,6 @@ class IpuProbe(Probe):
             "as the driver has it",
             "gcipuinfo, every other attribute that is a number (ids, link width, error counts)",
             "with the first sample and when it changes",
-            Kind.COUNTER,
             test=f"{_TESTS}test_other_attributes_come_first_and_when_they_change",
         ),
     )

@@ -98,11 +98,13 @@ def _device(attributes: Mapping[str, Attribute]) -> int | None:
 
 
 def _label(attributes: Mapping[str, Attribute]) -> str:
-    """A label as the SDK spells it: "tensorcore-0" of a core, else "8MB+-ALL_REDUCE"."""
+    """A label as the SDK spells it: "tensorcore-0" of a core, "8MB+" of transfers, whatever else tells them apart."""
     if "device_ordinal" in attributes:
         core = str(attributes.get("core_type", "device")).replace("_", "")
         return f"{core}-{attributes['device_ordinal']}"
-    return "-".join(str(value) for value in attributes.values())
+    if "buffer-size" in attributes:
+        return str(attributes["buffer-size"])
+    return "-".join(str(value) for _, value in sorted(attributes.items()))
 
 
 def _stats(points: Iterable[Point]) -> dict[str, float]:

@@ -43,6 +43,11 @@ def period_of(interval: float) -> int:
     return min(max(1, round(interval)), LONGEST_PERIOD)
 
 
+def _interval(ctx: Context) -> float:
+    """Seconds between two samples of this probe."""
+    return max(ctx.settings.interval, ctx.settings.probe_intervals.get(TrainiumProbe.name, 0.0))
+
+
 def _period_in(path: str) -> float:
     """Seconds between two lines, as a configuration of the user says; one that cannot be read is the program's to refuse."""
     try:
@@ -161,7 +166,7 @@ class TrainiumProbe(Probe):
         known = {"neuron_device_count": len(devices), "neuroncore_per_device_count": cores}
         self._hardware = {name: count for name, count in known.items() if count}
         given = ctx.settings.neuron_monitor_config_path
-        self._period = period_of(ctx.settings.interval) if given is None else _period_in(given)
+        self._period = period_of(_interval(ctx)) if given is None else _period_in(given)
         self._child = LineChild(ctx, [program, "-c", given or self._write_configuration(ctx)])
 
     def _write_configuration(self, ctx: Context) -> str:
@@ -169,7 +174,7 @@ class TrainiumProbe(Probe):
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="runferry-neuron-"))
         path = self._folder / "config.json"
-        path.write_text(json.dumps(configuration(ctx.settings.interval, extended=ctx.settings.extended)))
+        path.write_text(json.dumps(configuration(_interval(ctx), extended=ctx.settings.extended)))
         return str(path)
 
     def sample(self, ctx: Context, out: Values) -> None:
@@ -183,7 +188,7 @@ class TrainiumProbe(Probe):
             return
         text = self._child.newest(ctx.now)
         garbage = text is not None and not self._take(ctx.now, text)
-        keep = PERIODS_KEPT * max(self._period, ctx.settings.interval)
+        keep = PERIODS_KEPT * max(self._period, _interval(ctx))
         if ctx.now - self._line_from > keep:
             self._line = {}
         who = Who(

@@ -343,6 +343,18 @@ def test_equal_labels_are_merged():
     assert read_points(LATENCY, points_of({"metrics": [*metrics, linear]}), 1) == values
 
 
+def test_labels_of_the_server():
+    """Transfers are told apart by size alone, other lists by all that they hold, in an order that does not change."""
+    family = BY_KEY["tpu.hloQueueSize"]
+    for attributes, label in (
+        ({"slice": "2", "buffer-size": "8MB+"}, "8mb_plus"),
+        ({"b": 1, "a": "x"}, "x_1"),
+        ({"device_ordinal": 3}, "device_3"),
+        ({}, "unknown"),
+    ):
+        assert read_points(family, [Point(attributes, 5)], 1) == {f"tpu.hloQueueSize.{label}": 5}
+
+
 def test_linear_buckets():
     """Linear bounds are offset + width * i."""
     metric = distribution("1", [0, 10], linearBuckets={"numFiniteBuckets": 2, "width": 5.0, "offset": 1.0})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runferry.sampler import Sampler, SamplerSettings
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes.neuron_report import (
     Who,
@@ -285,6 +288,14 @@ def test_private_configuration(monitor, tmp_path):
     assert not Path(path).parent.exists()
 
 
+def test_period_of_a_probe_that_samples_seldom(monitor):
+    """A longer interval of this probe is the program's period too, and how long a line is good follows."""
+    probe = monitor(f"{printed('neuron-monitor-trn1.jsonl')}; exec sleep 60", probe_intervals={"trainium": 20.0})
+    until(probe, bool)
+    assert probe.next(after=60.0)
+    assert probe.next(after=1.0) == {}
+
+
 def test_configuration_of_the_user(monitor, tmp_path):
     """A file that the settings name is passed on as it is; its period says how long a line is good."""
     given_file = tmp_path / "own.json"
@@ -372,3 +383,38 @@ def test_place_of_the_package(machine, sampled, fixture_json):
     probe = sampled(TrainiumProbe({"PATH": "/nowhere"}), machine.context(interval=1.0))
     assert until(probe, bool)["trn.0.neuroncore_utilization"] == 97.75
     probe.probe.close()
+
+
+def test_in_a_sampler(machine, monkeypatch, tmp_path):
+    """End to end: values join the samples, the program is not counted as ours, and the end is quick and leaves nothing."""
+    started, folder = tmp_path / "started", tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "neuron-monitor"
+    script = (
+        f"trap '' TERM; echo $$ >> {started}; cat {FIXTURES / 'neuron-monitor-trn1.jsonl'}; while :; do sleep 1; done"
+    )
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    machine.process(4242)
+    machine.write({"/dev/neuron0": ""})
+    samples, warnings, enough = [], [], threading.Event()
+
+    def emit(sample):
+        samples.append(sample)
+        if "trn.0.neuroncore_utilization" in sample.values:
+            enough.set()
+
+    settings = SamplerSettings(interval=0.2, probes=("trainium",), pid=4242)
+    sampler = Sampler(settings, emit, root=str(machine.root), warn=warnings.append)
+    sampler.start()
+    assert enough.wait(20)
+    begun = time.monotonic()
+    sampler.stop()
+    assert time.monotonic() - begun < 2.0
+    assert warnings == []
+    (pid,) = started.read_text().split()
+    assert not Path(f"/proc/{pid}").exists()
+    assert not list(tmp_path.glob("runferry-neuron-*"))
