@@ -24,6 +24,7 @@ COMMANDS = {
     "record": "Run a command: samples, console and exit code in a log, no code change.",
     "settings": "Every setting, its value, and where it comes from.",
     "sample": "One sample of this machine's metrics as JSON.",
+    "doctor": "Which metrics this machine gives, why not others, and what they cost.",
     "serve": "The embedded backend: the W&B protocol and a page, on one SQLite file.",
 }
 

@@ -79,13 +79,24 @@ def command(*, watch: bool, interval: float | None, pid: int | None, as_json: bo
     runferry sample --watch --interval 1  one line per second
     runferry sample --pid 4242            of another process and its children
 
-    A metric that cannot be read is left out; docs/sampling.md lists the keys.
+    A metric that cannot be read is left out; docs/metrics.md lists the keys, `runferry doctor` says why.
+
+    \b
+    Exit codes: 0 there is a sample
+                1 nothing that was asked for could be read
+                2 usage
+                130 interrupted
     """
     if pid is not None and not _exists(pid):
         raise click.UsageError(f"--pid: there is no process {pid}")
     for disk in options["disks"]:
         if not os.path.lexists(disk):
             raise click.UsageError(f"--disk: there is no {disk}")
+    if options["probes"] or options["skip_probes"]:
+        from ..sampler.checkup import known_probes  # reads what is installed
+
+        if unknown := sorted({*options["probes"], *options["skip_probes"]} - set(known := known_probes())):
+            raise click.UsageError(f"there is no probe {unknown[0]!r}; there are {', '.join(known)}")
     try:
         settings = SamplerSettings(
             interval=DEFAULT_INTERVAL if interval is None else interval,
