@@ -76,6 +76,7 @@ class SamplerSettings:
         open_metrics_http_headers: header -> value, sent to every endpoint; endpoint -> mapping, sent to that one.
         dcgm_exporter: URL of a query to a Prometheus server that has DCGM's metrics, or of DCGM exporter itself.
         dcgm_profiling: read profiling counters from the DCGM daemon of this host.
+        powermetrics: ask Apple's program of that name where IOReport is missing; it needs root and takes 0.3 s.
         coreweave_metadata_base_url: server that tells the cluster's name; asked only where a sign of one is found.
         coreweave_metadata_endpoint: path on it.
     """
@@ -108,6 +109,7 @@ class SamplerSettings:
     open_metrics_http_headers: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict, repr=False)
     dcgm_exporter: str | None = field(default=None, repr=False)  # URLs and headers may hold a password
     dcgm_profiling: bool = False
+    powermetrics: bool = False
     coreweave_metadata_base_url: str = COREWEAVE_URL
     coreweave_metadata_endpoint: str = COREWEAVE_PATH
 
