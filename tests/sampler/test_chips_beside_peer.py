@@ -25,7 +25,7 @@ from support import peer
 pytestmark = [pytest.mark.peer, pytest.mark.skipif(bool(peer.missing()), reason=peer.missing())]
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
-SERVICE = Path(__file__).parent / "fake" / "tpu_service.py"
+FAKES = Path(__file__).parent / "fake"
 BUSES = "/sys/bus/pci/devices"
 
 SCRIPT = """
@@ -93,32 +93,62 @@ def folder(tmp_path_factory):
     return folder
 
 
+def load_fake(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
 def server():
     pytest.importorskip("grpc")
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", PORT)) == 0:
             pytest.skip(f"port {PORT} is taken")
-    spec = importlib.util.spec_from_file_location("tpu_service", SERVICE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_fake(FAKES / "tpu_service.py")
     served = module.Service(json.loads((FIXTURES / "tpu-grpc-responses.json").read_text()) | MORE, PORT)
     yield served
     served.stop()
 
 
-@pytest.fixture(scope="module")
-def theirs(folder, server):
+def sampled_by_peer(folder, work, **variables):
     """The state of a run that the peer sampled, on a PCI bus laid over the real one."""
     over = f"mount --bind {shlex.quote(f'{folder}{BUSES}')} {BUSES}"
     private = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
     if shutil.which("unshare") is None or subprocess.run([*private, over], check=False, capture_output=True).returncode:
         pytest.skip("no mount namespaces for users here: the peer cannot be shown another PCI bus")
-    environ = peer.environment(folder, WANDB_X_DISABLE_META="false", WANDB_CONSOLE="off", STUB_PID="0")
-    environ["PATH"] = f"{folder / 'bin'}:{environ['PATH']}"
+    work.mkdir()
+    environ = peer.environment(work, WANDB_X_DISABLE_META="false", WANDB_CONSOLE="off", **variables)
     command = [*private, f'{over} && exec "$0" -c "$1"', str(peer.PYTHON), SCRIPT]
-    subprocess.run(command, cwd=folder, env=environ, check=True, timeout=peer.TIMEOUT_S, capture_output=True)
-    return load(peer.PeerRun(folder, 0, "", "").log)
+    subprocess.run(command, cwd=work, env=environ, check=True, timeout=peer.TIMEOUT_S, capture_output=True)
+    return load(peer.PeerRun(work, 0, "", "").log)
+
+
+@pytest.fixture(scope="module")
+def theirs(folder, server):
+    """With neuron-monitor and the runtime's server."""
+    return sampled_by_peer(folder, folder / "served", PATH=f"{folder / 'bin'}:{os.environ['PATH']}", STUB_PID="0")
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What the SDK says: all that is recorded of it."""
+    recorded = [json.loads((FIXTURES / f"tpu-sdk-{name}.json").read_text()) for name in ("v5e", "multislice")]
+    return recorded[0]["metrics"] | recorded[1]["metrics"]
+
+
+@pytest.fixture(scope="module")
+def theirs_by_sdk(folder, answers):
+    """With libtpu."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    library, table = folder / "libtpu.so", folder / "table"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, FAKES / "libtpu_shim.c"], check=True)
+    lines = (chr(9).join([name, metric["description"], *metric["data"]]) for name, metric in answers.items())
+    table.write_text("".join(f"{line}\n" for line in lines))
+    paths = {"WANDB_LIBTPU_PATH": str(library), "LIBTPU_SHIM_TABLE": str(table)}
+    return sampled_by_peer(folder, folder / "by-sdk", **paths)
 
 
 def newest(state, prefix):
@@ -153,6 +183,19 @@ def test_tpu(theirs, folder):
     values = one_sample(TpuProbe(False), Context(SamplerSettings(), root=str(folder)))
     assert len(values) > 30
     assert values == pytest.approx(expected, rel=1e-12)
+
+
+def test_tpu_by_sdk(theirs_by_sdk, folder, answers):
+    """Each value that the peer reads from libtpu; it understands no score of a link that has a name, we do."""
+    expected = newest(theirs_by_sdk, "tpu.")
+    monitoring = load_fake(FAKES / "tpu" / "libtpu" / "sdk" / "tpumonitoring.py").Monitoring(
+        {"supported": [], "metrics": answers}
+    )
+    ours = one_sample(TpuProbe(monitoring, False), Context(SamplerSettings(), root=str(folder)))
+    assert len(expected) > 60
+    assert {key: value for key, value in ours.items() if "iciLinkHealth" not in key} == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_trainium(theirs, folder, monkeypatch):
