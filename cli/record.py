@@ -25,6 +25,14 @@ DURABILITY = ("relaxed", "normal", "record", "disk")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
 @click.option("--dir", "folder", type=click.Path(path_type=Path), help="Where the folder wandb goes (default: here).")
 @click.option("--interval", type=click.FloatRange(min=0.1), help="Seconds between samples (default: 15).")
+@click.option("--label", help="Append /l:LABEL to every metric, to keep the nodes of a run apart.")
+@click.option("--secondary", is_flag=True, help="A further node of the run --id: its metrics and console, not the end.")
+@click.option("--probe", "probes", multiple=True, metavar="NAME", help="Run only this probe; repeatable.")
+@click.option("--skip-probe", "skip_probes", multiple=True, metavar="NAME", help="Leave out this probe; repeatable.")
+@click.option(
+    "--disk", "disks", multiple=True, metavar="PATH", help="Path whose disk to sample; repeatable (default: /)."
+)
+@click.option("--extended/--no-extended", default=None, help="Also metrics beyond the W&B list; see docs/metrics.md.")
 @click.option("--durability", type=click.Choice(DURABILITY), help="What a crash may lose; see docs/writing.md.")
 @click.option("--pty/--no-pty", default=None, help="Give CMD pseudo-terminals (default: where our own output is one).")
 @click.option("--quiet", is_flag=True, help="Print nothing of our own but warnings.")
@@ -41,6 +49,12 @@ def command(
     tags: tuple[str, ...],
     folder: Path | None,
     interval: float | None,
+    label: str | None,
+    secondary: bool,
+    probes: tuple[str, ...],
+    skip_probes: tuple[str, ...],
+    disks: tuple[str, ...],
+    extended: bool | None,
     durability: str | None,
     pty: bool | None,
     quiet: bool,
@@ -54,7 +68,15 @@ def command(
     \b
         runferry record --project digits -- python train.py --lr 0.1
 
-    The exit code is CMD's own (128 + n if signal n ended it, 127 if there is no such command). Signals are passed on.
+    The exit code is CMD's own (128 + n if signal n ended it, 127 if there is no such command, 126 if it cannot be run).
+    Signals are passed on.
+
+    Under Slurm, torchrun and MPI rank 0 is the run, local rank 0 of each other node logs its console and, under the
+    host's name, its node's metrics; other ranks run CMD only. Where nothing starts the nodes together, name the run and them:
+
+    \b
+        runferry record --id r1 --label a -- CMD                   # the first node
+        runferry record --id r1 --label b --secondary -- CMD       # each of the others
     """
     from .. import __version__
     from ..writer import Run, Settings, SettingsError, UsageError
@@ -74,13 +96,23 @@ def command(
         tags=tags or None,
         dir=folder,
         sample_interval=interval,
+        label=label,
+        probes=probes or None,
+        skip_probes=skip_probes or None,
+        disk_paths=disks or None,
+        extended=extended,
         durability=durability,
         console="off",  # the command's output is taken at its source, not from our own streams
         silent=quiet or as_json or None,
     )
     try:
         settings = resolve(given)
-        role = Role.FULL if settings.ranks == "all" else rank_of(os.environ).role
+        rank = rank_of(os.environ)
+        role = Role.FULL if settings.ranks == "all" else rank.role
+        if role is Role.FULL and (secondary or not settings.primary):
+            if not settings.given_id:
+                raise UsageError("--secondary: say of which run, by --id")
+            role = Role.SAMPLER
         start = begin_at(settings, os.environ, role, argv=cmd)
     except (SettingsError, UsageError) as error:
         raise click.UsageError(str(error)) from error
@@ -94,7 +126,8 @@ def command(
         run = Run(start.settings, role=role, behind=start.behind, version=__version__, pid=pid, argv=cmd)
         runs.append(run)
         if as_json:
-            click.echo(plain_json({"type": "run_started", "run": run.id, "log": run.log_path}), err=True)
+            begun = {"run": run.id, "log": run.log_path, "rank": rank.rank, "role": role.value}
+            click.echo(plain_json({"type": "run_started", **begun}), err=True)
         elif run.log_path and settings.talks:
             say(f"logging run {run.id} to {run.log_path}")
             for line in start.notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -422,3 +423,64 @@ def test_a_key_that_stops_the_job_stops_both_and_both_go_on(tmp_path):
 
     assert (child.returncode, out) == (0, "a\nb\n")
     assert lines(fold(tmp_path)) == [("stdout", "a"), ("stdout", "b")]
+
+
+def test_what_is_sampled_is_chosen(tmp_path):
+    """Probes by name, paths of disks, and a label on every key."""
+    options = ("--label", "n1", "--probe", "memory", "--probe", "disk_usage", "--disk", "/tmp", "--interval", "0.1")
+    _, _, _, state = done(tmp_path, "sleep", "0.5", options=options)
+    keys = {key for sample in state.samples for key in sample.values if not key.startswith("sampler.")}
+
+    assert {"memory_percent/l:n1", "disk./tmp.usagePercent/l:n1"} <= keys
+    assert all(key.startswith(("memory_", "proc.memory.", "disk./tmp.")) and key.endswith("/l:n1") for key in keys)
+
+
+def test_a_command_that_cannot_be_run(tmp_path):
+    """126 as in a shell, for a file without permission and for a folder; the cause in one line, and no log."""
+    plain = tmp_path / "plain"
+    plain.write_text("#!/bin/sh\n")
+    for command in (plain, tmp_path):
+        with record(tmp_path, command) as child:
+            _, err = child.communicate(timeout=50)
+        assert child.returncode == 126
+        assert err == f"runferry record: {command}: Permission denied\n"
+    assert list(tmp_path.rglob("*.wandb")) == []
+
+
+def test_a_node_that_only_adds_its_metrics(tmp_path):
+    """`--secondary`: samples and console, but no end, which is the first node's to say; it must say of which run."""
+    options = ("--secondary", "--id", "r1", "--label", "b", "--interval", "0.1")
+    code, out, _, state = done(tmp_path, "sh", "-c", "echo x; sleep 0.3; exit 3", options=options)
+
+    assert (code, out) == (3, "x\n")
+    assert (state.exit_code, state.row_count, lines(state)) == (None, 0, [("stdout", "x")])
+    assert all(key.endswith("/l:b") for sample in state.samples for key in sample.values)
+    with record(tmp_path, "true", options=("--secondary",)) as child:
+        _, err = child.communicate(timeout=50)
+    assert child.returncode == 2
+    assert "--id" in err
+
+
+def test_ranks_are_named(tmp_path):
+    """What began says which rank it is, and what it does; a node's metrics have the node's name."""
+    ranked = ("env", "RANK=8", "LOCAL_RANK=0", *PROGRAM, "--json", "--id", "r1", "--interval", "0.1", "--dir", tmp_path)
+    with job([*ranked, "--", "sleep", "0.3"], stderr=subprocess.PIPE, text=True, env=clean()) as child:
+        _, err = child.communicate(timeout=50)
+    begun = json.loads(err.splitlines()[0])
+
+    assert (begun["type"], begun["rank"], begun["role"]) == ("run_started", 8, "sampler")
+    assert all(key.endswith(f"/l:{os.uname().nodename}") for sample in fold(tmp_path).samples for key in sample.values)
+
+
+def test_the_command_is_not_left_behind(tmp_path):
+    """Killed with SIGKILL, we cannot pass anything on; the command meets the end of its pipes, as without us."""
+    with record(tmp_path, "yes", options=("--quiet",)) as child:
+        assert child.stdout.readline() == "y\n"
+        (command,) = [int(pid) for pid in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
+        child.kill()
+        child.wait(20)
+        child.stdout.close()
+        deadline = time.monotonic() + 20
+        while Path(f"/proc/{command}").exists() and b"yes" in Path(f"/proc/{command}/cmdline").read_bytes():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

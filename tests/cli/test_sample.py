@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 from runferry.cli import group
 
@@ -40,3 +41,45 @@ def test_watch_prints_lines_until_interrupted():
     assert process.returncode == 130
     assert errors == ""
     assert lines[0]["timestamp"] < lines[1]["timestamp"]
+
+
+def test_keys_are_sorted():
+    """Two samples of one machine can be compared as text."""
+    result = CliRunner().invoke(group, ["sample", "--interval", "0.1", "--skip-probe", "nvidia"])
+    keys = list(json.loads(result.output)["values"])
+
+    assert keys == sorted(keys)
+    assert {"disk./.usagePercent", "memory_percent"} <= set(keys)
+
+
+def test_a_reader_that_has_had_enough_ends_a_watch():
+    """`sample --watch | head -1` is no error, and nothing stays behind."""
+    arguments = [sys.executable, "-m", "runferry.cli", "sample", "--watch", "--interval", "0.1", "--probe", "memory"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "memory_percent" in json.loads(process.stdout.readline())["values"]
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert (process.wait(20), errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--probe", "nope"], "there is no probe 'nope'; there are "),
+        (["--skip-probe", "nope"], "there is no probe 'nope'"),
+        (["--disk", "/no/such/folder"], "there is no /no/such/folder"),
+        (["--pid", "99999999"], "there is no process 99999999"),
+    ],
+)
+def test_what_is_not_there_is_a_usage_error(arguments, words):
+    """A typing error is no empty sample."""
+    result = CliRunner().invoke(group, ["sample", *arguments])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_nothing_to_tell_is_1():
+    """A script sees that the devices it asked for are not here."""
+    result = CliRunner().invoke(group, ["sample", "--interval", "0.1", "--probe", "portable"])
+    assert result.exit_code == 1
+    assert "nothing could be read" in result.output
