@@ -41,8 +41,9 @@ def read_mountstats(text: str | None) -> dict[str, dict[str, Operation]]:
         if line.startswith("device "):
             before, kind_known, after = line.rpartition(" with fstype ")
             current = None
-            if kind_known and after.split(" ", 1)[0] in {"nfs", "nfs4"}:
-                current = found[unescape(before.partition(" mounted on ")[2])] = {}
+            point = unescape(before.partition(" mounted on ")[2])
+            if kind_known and point and after.split(" ", 1)[0] in {"nfs", "nfs4"}:
+                current = found[point] = {}
         elif current is not None and ":" in line:
             name, _, rest = line.partition(":")
             numbers = wholes(rest.split()[:_FIELDS])
