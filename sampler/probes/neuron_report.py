@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -54,10 +55,11 @@ def _by_number(fields: Json) -> Iterator[tuple[str, Any]]:
 
 
 def our_runtimes(line: Json, who: Who) -> list[Runtime]:
-    """By pid; else by tag; else, under torchrun, the runtime that holds the worker's core. The first rule that fits.
+    """By pid; else by the tag that the user gave; else, in a container, by what is left to tell by.
 
-    Neither of the last two takes a runtime whose process can be seen: were it ours, its pid had said so. A tag that
-    the user has given needs no such caution.
+    There the driver tells pids that nobody can see, but a runtime tags itself with the pid that it has inside, and
+    under torchrun it holds the core of the worker's rank. Neither takes a runtime whose process can be seen (were it
+    ours, its pid had said so), nor one of several that fit: two containers may have the same pids.
     """
     data = line.get("neuron_runtime_data")
     entries = [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, Sequence) else []
@@ -68,12 +70,12 @@ def our_runtimes(line: Json, who: Who) -> list[Runtime]:
     if found:
         return [Runtime(child(entry, "report")) for entry in found]
     unseen = [entry for entry in with_pid if not who.is_here(entry["pid"])]
-    tags = {str(pid) for pid in who.pids}
-    found = [entry for entry in unseen if str(entry.get("neuron_runtime_tag")) in tags]
-    if found or not who.rank:
-        return [Runtime(child(entry, "report")) for entry in found]
-    reports = [child(entry, "report") for entry in unseen]
-    return [Runtime(report, who.rank) for report in reports if who.rank in _cores(report)]
+    times = Counter(str(entry.get("neuron_runtime_tag")) for entry in unseen)
+    tags = {tag for pid in who.pids if times[tag := str(pid)] == 1}
+    if tags:
+        return [Runtime(child(entry, "report")) for entry in unseen if str(entry.get("neuron_runtime_tag")) in tags]
+    holders = [report for entry in unseen if who.rank in _cores(report := child(entry, "report"))]
+    return [Runtime(holders[0], who.rank)] if who.rank and len(holders) == 1 else []
 
 
 def _cores(report: Json) -> Json:

@@ -107,6 +107,15 @@ def test_pid_of_a_container_as_tag():
     line["neuron_runtime_data"][1]["neuron_runtime_tag"] = "4242"
     assert cores_in(values_of(line)) == {"trn.1.neuroncore_utilization"}
     assert not values_of(line, here=(5002,))  # that process can be seen and is not ours
+    line["neuron_runtime_data"][2]["neuron_runtime_tag"] = "4242"
+    assert not values_of(line)  # another container has the same pid
+
+
+def test_core_that_two_runtimes_hold():
+    """A core that several runtimes name tells of none of them whose it is."""
+    line = json.loads(lines_of(TORCHRUN)[0])
+    line["neuron_runtime_data"][2]["report"] = line["neuron_runtime_data"][1]["report"]
+    assert not values_of(line, rank="1")
 
 
 def test_one_core_of_a_shared_runtime():
