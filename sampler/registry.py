@@ -46,6 +46,7 @@ BUILT_IN = {
     "tpu": ".probes.tpu:TpuProbe",
     "trainium": ".probes.trainium:TrainiumProbe",
     "openmetrics": ".probes.openmetrics:OpenMetricsProbe",
+    "dcgm_exporter": ".probes.dcgm_exporter:DcgmExporterProbe",
 }
 
 
