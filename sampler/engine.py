@@ -12,7 +12,7 @@ from .context import Context
 from .keys import KeyTable
 from .metric import Kind, Metric, Origin
 from .probe import Probe, Tier, Values
-from .runners import InlineRunner, Runner, ThreadRunner
+from .runners import InlineRunner, Runner, ThreadRunner, answer_within
 from .settings import SamplerSettings
 
 OVERRUN = (
@@ -206,7 +206,7 @@ class Engine:
                     self._warn_once(f"absent {label}", f"probe {label} is left out: {runner.reason}")
             if runner.stats.stalled:
                 self._warn_once(f"stall {label}", f"probe {label} hangs; its metrics are missing until it answers")
-            if runner.stats.errors:
+            if runner.stats.errors and not self._told_as_stall(runner):
                 self._warn_once(f"error {label}", f"probe {label} failed: {runner.stats.last_error}")
             for notice in runner.probe.notices:
                 self._warn_once(f"notice {label} {notice}", f"probe {label}: {notice}")
@@ -214,6 +214,11 @@ class Engine:
                 runner.overruns += 1
                 if runner.overruns > 1:
                     self.runners[index] = self._moved_to_thread(runner)
+
+    def _told_as_stall(self, runner: Runner) -> bool:
+        """Whether the last error only ended a call that was said to hang, such as by a timeout of its own."""
+        told = f"stall {runner.probe.label}" in self._warned_of
+        return told and runner.stats.duration >= answer_within(runner.period)
 
     def _moved_to_thread(self, runner: InlineRunner) -> ThreadRunner:
         moved = ThreadRunner(runner.probe, self._own_context(), self._ready, opened=True)

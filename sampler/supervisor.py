@@ -163,7 +163,7 @@ class HelperRunner(Runner):
         if child is not None and child.stdin is not None:
             child.stdin.close()
             if child.poll() is not None:
-                _close_pipes(child)
+                _close(child.stdin)
                 self._ctx.own_pids.discard(child.pid)
                 self._child = None
 
@@ -179,7 +179,7 @@ class HelperRunner(Runner):
     def _note_end(self, now: float, child: Child) -> None:
         if self._state is not State.DYING:
             self._note_error(f"helper process ended with status {child.returncode}")
-        _close_pipes(child)
+        _close(child.stdin)
         self._ctx.own_pids.discard(child.pid)
         self._child, self._state = None, State.ABSENT
         self._start_at = now + self._backoff
@@ -226,7 +226,7 @@ class HelperRunner(Runner):
         while child.stdout is not None:
             try:
                 chunk = child.stdout.read(1 << 16)
-            except (OSError, ValueError):  # closed under us
+            except (OSError, ValueError):
                 chunk = b""
             if not chunk:
                 break
@@ -235,7 +235,9 @@ class HelperRunner(Runner):
                 self._accept(child, line)
             if len(pending) > LONGEST_LINE:
                 self._reject(child, "an answer without end")
-                return
+                break
+        # Nobody else closes it: its number might be another's by the time this thread reads again.
+        _close(child.stdout)
         with self._ready:
             self._ready.notify_all()
 
@@ -282,9 +284,7 @@ class HelperRunner(Runner):
             child, self._child = self._child, None
         if child is None:
             return
-        with contextlib.suppress(OSError, ValueError):
-            if child.stdin is not None:
-                child.stdin.close()
+        _close(child.stdin)
         for last_resort in (False, True):
             if last_resort:
                 with contextlib.suppress(OSError):
@@ -293,19 +293,19 @@ class HelperRunner(Runner):
                 child.wait(timeout / 2)
                 break
         if child.poll() is not None:
-            _close_pipes(child)
+            _close(child.stdin)
             self._ctx.own_pids.discard(child.pid)
 
     def forget(self) -> None:
         """In a forked child: close our copies of the pipes, or the helper would not see the parent's end."""
         child, self._child = self._child, None
         if child is not None:
-            _close_pipes(child)
+            _close(child.stdin)
+            _close(child.stdout)
             child.returncode = 0  # not ours to wait for
 
 
-def _close_pipes(child: Child) -> None:
-    for pipe in (child.stdin, child.stdout):
-        with contextlib.suppress(OSError, ValueError):
-            if pipe is not None:
-                pipe.close()
+def _close(pipe: IO[bytes] | None) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        if pipe is not None:
+            pipe.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -75,3 +76,33 @@ class Stubborn(Steady):
 
     def open(self, ctx):
         raise OSError("busy")
+
+
+class Slow6(Steady):
+    """Its second sample takes 6 s."""
+
+    name = "slow6"
+    takes = 6.0
+
+    def sample(self, ctx, out):
+        super().sample(ctx, out)
+        if self.count == 2:
+            time.sleep(self.takes)
+
+
+class Slow25(Slow6):
+    """Its second sample takes 25 s."""
+
+    name = "slow25"
+    takes = 25.0
+
+
+class Stopped(Steady):
+    """At its second sample a debugger, or the scheduler of a cluster, stops it."""
+
+    name = "stopped"
+
+    def sample(self, ctx, out):
+        super().sample(ctx, out)
+        if self.count == 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
