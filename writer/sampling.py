@@ -49,6 +49,7 @@ def sampler_settings(given: Resolved, *, pid: int, label: str) -> SamplerSetting
         open_metrics_http_headers=given.open_metrics_http_headers,
         dcgm_exporter=given.dcgm_exporter or None,
         dcgm_profiling=given.dcgm_profiling,
+        powermetrics=given.powermetrics,
         coreweave_metadata_base_url=given.coreweave_metadata_base_url.rstrip("/"),
         coreweave_metadata_endpoint=given.coreweave_metadata_endpoint,
     )

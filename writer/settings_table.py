@@ -313,6 +313,7 @@ class Resolved:
     dcgm_profiling = Setting(
         takes.FLAG, False, "Read profiling counters from the DCGM daemon.", peer=("enable_dcgm_profiling",)
     )
+    powermetrics = Setting(takes.FLAG, False, "Ask Apple's `powermetrics` where IOReport is missing; it needs root.")
     coreweave_metadata_base_url = Setting(
         takes.ADDRESS,
         "http://169.254.169.254",

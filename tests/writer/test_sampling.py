@@ -45,6 +45,7 @@ GIVEN = {
     "OPEN_METRICS_HTTP_HEADERS": ('{"A": "b"}', "open_metrics_http_headers", {"A": "b"}),
     "DCGM_EXPORTER": ("http://d/q", "dcgm_exporter", "http://d/q"),
     "DCGM_PROFILING": ("1", "dcgm_profiling", True),
+    "POWERMETRICS": ("1", "powermetrics", True),
     "COREWEAVE_METADATA_BASE_URL": ("http://c/", "coreweave_metadata_base_url", "http://c"),
     "COREWEAVE_METADATA_ENDPOINT": ("/m", "coreweave_metadata_endpoint", "/m"),
 }
