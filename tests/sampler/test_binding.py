@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
+import psutil
 import pynvml
 import pytest
-from runferry.sampler import SamplerSettings
+from runferry.sampler import Sampler, SamplerSettings
 from runferry.sampler.context import Context
 from runferry.sampler.probes.nvidia import NvidiaProbe
 from runferry.sampler.supervisor import HelperRunner
@@ -196,3 +198,66 @@ def test_instances_of_a_partitioned_device(with_driver, helped, fixture_json):
     time.sleep(BETWEEN_PROFILES)
     assert gpus.next()["gpu.0.mig.2.smActive"] == 55.5
     assert [mig["gpu_instance"] for mig in gpus.runner.metadata()["nvidia"]["devices"][0]["mig"]] == [2, 7]
+
+
+@pytest.fixture
+def run_sampler(machine):
+    """A sampler of the host's and the GPU's probe, ten times a second, on the table's machine."""
+    started = []
+
+    def start():
+        machine.write({"/dev/nvidiactl": "", "/proc/stat": "cpu 0 0 0 0\n"})
+        machine.process(4242)
+        samples, warnings = [], []
+        settings = SamplerSettings(pid=4242, interval=0.1, probes=("cpu", "nvidia"))
+        sampler = Sampler(settings, samples.append, root=str(machine.root), warn=warnings.append)
+        sampler.start()
+        started.append(sampler)
+        return sampler, samples, warnings
+
+    yield start
+    for sampler in started:
+        sampler.stop()
+
+
+def wait_for(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_call_that_takes_25_seconds(with_driver, run_sampler, fixture_json):
+    """While NVML hangs all other keys tick, with one line of warning; the end takes no longer for it and leaves no child."""
+    with_driver(fixture_json("nvml-h100x2.json"), ["0 power 3 3 0 25000"])
+    sampler, samples, warnings = run_sampler()
+    wait_for(lambda: any("gpu.0.temp" in sample.values for sample in samples))
+    wait_for(lambda: warnings)
+    seen = len(samples)
+    wait_for(lambda: len(samples) >= seen + 10)
+    hung = samples[seen:]
+    assert all("proc.cpu.threads" in sample.values and "gpu.0.temp" not in sample.values for sample in hung)
+    before = time.monotonic()
+    sampler.stop()
+    assert time.monotonic() - before < 2.0
+    assert psutil.Process().children() == []
+    assert len(warnings) == 1
+    assert "probe nvidia hangs" in warnings[0]
+
+
+@pytest.mark.slow
+def test_call_that_takes_6_seconds(with_driver, run_sampler, fixture_json):
+    """A call that comes back brings its keys back, from the same helper; meanwhile the other keys missed no tick."""
+    with_driver(fixture_json("nvml-h100x2.json"), ["0 power 3 3 0 6000"])
+    _, samples, warnings = run_sampler()
+    wait_for(lambda: warnings)
+    seen = len(samples)
+    wait_for(lambda: any("gpu.0.temp" in sample.values for sample in samples[seen:]))
+    hung = [sample.timestamp_ns / 1e9 for sample in samples if "gpu.0.temp" not in sample.values]
+    assert len(hung) > 50
+    assert hung[-1] - hung[0] > 5.0
+    # Deadlines are absolute: a tick that this machine delays does not move the next, and none is made up for.
+    gaps = [later - earlier for earlier, later in itertools.pairwise(hung)]
+    assert sum(abs(gap - 0.1) < 0.01 for gap in gaps) > 0.8 * len(gaps)
+    assert len(psutil.Process().children()) == 1
+    assert len(warnings) == 1
