@@ -120,7 +120,7 @@ def _memory_limit(ctx: Context, groups: Groups) -> MemoryLimit | None:
     binding = min(found, default=None)
     if binding is None or binding.limit >= _V1_NO_MEMORY_LIMIT:
         return None
-    total = read_meminfo(ctx).get("MemTotal")
+    total = read_meminfo(ctx, ("MemTotal",)).get("MemTotal")
     return None if total is not None and binding.limit >= total else binding
 
 
@@ -176,10 +176,12 @@ def find_limits(ctx: Context, pid: int, *, ignore: bool) -> Limits:
     return Limits(min((count for count in counts if count > 0), default=None), quota, memory, groups)
 
 
-def read_meminfo(ctx: Context) -> dict[str, int]:
-    """/proc/meminfo in bytes."""
+def read_meminfo(ctx: Context, names: tuple[str, ...] = ()) -> dict[str, int]:
+    """/proc/meminfo in bytes; with `names` only lines that begin with one of them."""
     table = {}
     for line in (ctx.read("/proc/meminfo") or "").splitlines():
+        if names and not line.startswith(names):
+            continue
         name, _, rest = line.partition(":")
         fields = rest.split()
         number = whole(fields[0]) if fields else None
@@ -195,7 +197,8 @@ def memory_use(ctx: Context, group: MemoryLimit | Group) -> int | None:
 
 def page_cache(ctx: Context, group: MemoryLimit | Group) -> tuple[int | None, int | None]:
     """(page cache in all, that of it which is easily reclaimed) in bytes, of the group with those below it."""
-    stat = read_table(ctx.read(f"{group.folder}/memory.stat"))
+    names = ("file", "inactive_file") if group.version == 2 else ("cache", "total_cache", "total_inactive_file")
+    stat = read_table(ctx.read(f"{group.folder}/memory.stat"), names=names)
     if group.version == 2:
         return stat.get("file"), stat.get("inactive_file")
     return stat.get("total_cache", stat.get("cache")), stat.get("total_inactive_file")

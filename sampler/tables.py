@@ -29,10 +29,15 @@ def wholes(fields: list[str]) -> list[int] | None:
     return numbers if len(numbers) == len(fields) else None
 
 
-def read_table(text: str | None, separator: str = " ") -> dict[str, int]:
-    """Lines of `name number ...` (memory.stat, vmstat, memory.events ...): the first number by name."""
+def read_table(text: str | None, separator: str = " ", names: tuple[str, ...] = ()) -> dict[str, int]:
+    """Lines of `name number ...` (memory.stat, vmstat, memory.events ...): the first number by name.
+
+    With `names` only of lines that begin with one of them: most files hold far more than is asked for.
+    """
     table = {}
     for line in (text or "").splitlines():
+        if names and not line.startswith(names):
+            continue
         name, _, rest = line.partition(separator)
         number = whole((rest.split(maxsplit=1) or ("",))[0])
         if number is not None:
@@ -40,10 +45,8 @@ def read_table(text: str | None, separator: str = " ") -> dict[str, int]:
     return table
 
 
-def read_pairs(text: str | None, group: str) -> dict[str, int]:
-    """Of /proc/net/snmp or netstat the numbers of `group`: a line of names, then one of numbers, both after `group:`."""
-    lines = [line.split()[1:] for line in (text or "").splitlines() if line.startswith(f"{group}:")]
-    if len(lines) < 2:
-        return {}
-    pairs = zip(lines[0], lines[1], strict=False)
-    return {name: number for name, field in pairs if (number := whole(field)) is not None}
+def read_pair(text: str | None, group: str, name: str) -> int | None:
+    """One number of /proc/net/snmp or netstat: a line of names, then one of numbers, both beginning with `group:`."""
+    lines = [line.split() for line in (text or "").splitlines() if line.startswith(f"{group}:")]
+    pairs = dict(zip(lines[0], lines[1], strict=False)) if len(lines) > 1 else {}
+    return whole(pairs.get(name, ""))

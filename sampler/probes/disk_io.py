@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar, NamedTuple
 
 from ..context import LIMITS_EVERY, Context
@@ -33,13 +34,15 @@ class DiskCounts(NamedTuple):
     weighted_ms: int  # ms * requests in flight
 
 
-def read_diskstats(ctx: Context) -> dict[str, DiskCounts]:
-    """Counters since boot by device."""
+def read_diskstats(ctx: Context, wanted: Collection[str] | None = None) -> dict[str, DiskCounts]:
+    """Counters since boot by device, of all or of the `wanted` ones."""
     table = {}
     for line in (ctx.read("/proc/diskstats") or "").splitlines():
         fields = line.split()
+        if len(fields) < 14 or (wanted is not None and fields[2] not in wanted):
+            continue
         numbers = wholes(fields[3:14])
-        if numbers is not None and len(numbers) == len(DiskCounts._fields):
+        if numbers is not None:
             table[fields[2]] = DiskCounts(*numbers)
     return table
 
@@ -126,10 +129,11 @@ class DiskIoProbe(Probe):
 
     def sample(self, ctx: Context, out: Values) -> None:
         """A disk that vanished keeps its total in the sum and has no key of its own; new ones are looked for."""
-        table = read_diskstats(ctx)
+        look = self._looked is None or ctx.tick - self._looked >= LIMITS_EVERY
+        table = read_diskstats(ctx, None if look else self._disks)
         if not table:
             return
-        if self._looked is None or ctx.tick - self._looked >= LIMITS_EVERY:
+        if look:
             self._looked = ctx.tick
             self._disks |= disks_behind(ctx, ctx.settings.disk_paths, table)
         present = {disk: table[disk] for disk in self._disks if disk in table}

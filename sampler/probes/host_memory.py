@@ -40,7 +40,7 @@ class HostMemoryProbe(ExtendedProbe):
 
     def sample(self, ctx: Context, out: Values) -> None:
         """Values of this moment."""
-        info = read_meminfo(ctx)
+        info = read_meminfo(ctx, (*_SIZES.values(), "HugePages_Free", "SwapTotal", "SwapFree"))
         out.update({f"host.memory.{key}": info[field] / MIB for key, field in _SIZES.items() if field in info})
         if "HugePages_Free" in info:
             out["host.memory.hugepagesFree"] = info["HugePages_Free"]

@@ -87,7 +87,7 @@ class MemoryProbe(Probe):
     @staticmethod
     def _sample_host(ctx: Context, out: Values) -> int | None:
         """The host's own figures; returns its bytes of memory."""
-        info = read_meminfo(ctx)
+        info = read_meminfo(ctx, ("Mem", "Buffers", "Cached"))
         total = info.get("MemTotal")
         if not total:
             return None

@@ -8,7 +8,7 @@ from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Probe, Values
 from ..rates import Rises, Totals
-from ..tables import read_pairs, wholes
+from ..tables import read_pair, wholes
 
 _TEST = "tests/sampler/test_host.py::test_network_counts_since_start_without_loopback_and_bond_members"
 
@@ -128,7 +128,7 @@ class NetworkProbe(Probe):
             self._sent.update({name: link.sent for name, link in counted.items()})
             self._received.update({name: link.received for name, link in counted.items()})
             self._sample_bytes(ctx, counted, out)
-        retransmits = read_pairs(ctx.read("/proc/net/snmp"), "Tcp").get("RetransSegs")
+        retransmits = read_pair(ctx.read("/proc/net/snmp"), "Tcp", "RetransSegs")
         if retransmits is not None:
             self._retransmits.update({"": retransmits})
             out["network.tcpRetransmits"] = float(self._retransmits.risen[""])

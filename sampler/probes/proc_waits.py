@@ -88,7 +88,7 @@ class ProcWaitsProbe(ExtendedProbe):
         sums: dict[str, float] = {}
         present: dict[tuple[tuple[int, int], str], None] = {}
         for process in processes:
-            table = read_table(ctx.read(f"/proc/{process.pid}/status"), ":")
+            table = read_table(ctx.read(f"/proc/{process.pid}/status"), ":", ("vol", "nonvol"))
             present |= {(process.key, kind): None for kind in (*_SWITCHES, "delay")}
             for kind, field in _SWITCHES.items():
                 rate = self._rises.per_second((process.key, kind), table[field], ctx.now) if field in table else None

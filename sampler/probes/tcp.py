@@ -8,7 +8,7 @@ from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Values
 from ..rates import Rises, Totals
-from ..tables import read_pairs, whole
+from ..tables import read_pair, whole
 from .extended import ExtendedProbe
 
 
@@ -39,11 +39,11 @@ class TcpProbe(ExtendedProbe):
 
     def sample(self, ctx: Context, out: Values) -> None:
         """Three files, each for itself."""
-        again = read_pairs(ctx.read("/proc/net/snmp"), "Tcp").get("RetransSegs")
+        again = read_pair(ctx.read("/proc/net/snmp"), "Tcp", "RetransSegs")
         rate = self._rises.per_second("", again, ctx.now) if again is not None else None
         if rate is not None:
             out["tcp.retransRate"] = rate
-        drops = read_pairs(ctx.read("/proc/net/netstat"), "TcpExt").get("ListenDrops")
+        drops = read_pair(ctx.read("/proc/net/netstat"), "TcpExt", "ListenDrops")
         if drops is not None:
             self._drops.update({"": drops})
             out["tcp.listenDrops"] = self._drops.risen[""]

@@ -40,7 +40,7 @@ class VmstatProbe(ExtendedProbe):
 
     def sample(self, ctx: Context, out: Values) -> None:
         """Swap in pages, as the kernel counts."""
-        table = read_table(ctx.read("/proc/vmstat"))
+        table = read_table(ctx.read("/proc/vmstat"), names=(*_FIELDS.values(), "allocstall"))
         counts = {key: table[field] for key, field in _FIELDS.items() if field in table}
         stalls = [number for name, number in table.items() if name.startswith("allocstall")]
         if stalls:
