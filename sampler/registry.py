@@ -42,6 +42,8 @@ BUILT_IN = {
     "amd": ".probes.amd:AmdProbe",
     "amd_sysfs": ".probes.amd:AmdSysfsProbe",
     "amd_command": ".probes.amd:AmdCommandProbe",
+    "apple": ".probes.apple:AppleProbe",
+    "apple_memory": ".probes.apple:AppleMemoryProbe",
     "ipu": ".probes.ipu:IpuProbe",
     "tpu": ".probes.tpu:TpuProbe",
     "trainium": ".probes.trainium:TrainiumProbe",
