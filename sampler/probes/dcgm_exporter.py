@@ -184,9 +184,10 @@ def queries(url: str) -> list[str]:
     if parts.path.endswith("/metrics"):
         return [url]
     given = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=MOST_QUERIES)
+    path = parts.path if parts.path.strip("/") else "/api/v1/query"
     others = [(name, value) for name, value in given if name != "query"]
     return [
-        parts._replace(query=urlencode([("query", value), *others]), fragment="").geturl()
+        parts._replace(path=path, query=urlencode([("query", value), *others]), fragment="").geturl()
         for name, value in given
         if name == "query"
     ]

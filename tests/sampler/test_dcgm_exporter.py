@@ -197,11 +197,13 @@ def test_each_query_is_asked_by_itself(machine):
 
 
 def test_urls():
-    """An exporter's is asked as it is; a query needs no escapes; without a query there is nothing to ask."""
+    """An exporter's is asked as it is; a query needs no escapes and no path; without one there is nothing to ask."""
     assert queries("http://h:9400/metrics") == ["http://h:9400/metrics"]
     assert queries('http://h/api/v1/query?query=X{node="l1", c="g"}') == [
         "http://h/api/v1/query?query=X%7Bnode%3D%22l1%22%2C+c%3D%22g%22%7D"
     ]
+    assert queries("http://h:9090?query=up") == ["http://h:9090/api/v1/query?query=up"]
+    assert queries("http://h/prefix/api/v1/query?query=up") == ["http://h/prefix/api/v1/query?query=up"]
     assert queries("http://h/api/v1/query") == []
 
 
