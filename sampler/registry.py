@@ -38,6 +38,7 @@ BUILT_IN = {
     "nfs": ".probes.nfs:NfsProbe",
     "lustre": ".probes.lustre:LustreProbe",
     "rapl": ".probes.rapl:RaplProbe",
+    "self_usage": ".probes.self_usage:SelfUsageProbe",
     "nvidia": ".probes.nvidia:NvidiaProbe",
     "amd": ".probes.amd:AmdProbe",
     "amd_sysfs": ".probes.amd:AmdSysfsProbe",

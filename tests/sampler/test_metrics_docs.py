@@ -15,13 +15,10 @@ PAGE = ROOT / "docs" / "metrics.md"
 LISTED = ROOT / "fixtures" / "sampler" / "listed_keys.txt"
 HEAD = ("key", "unit", "source", "formula", "when", "origin", "setting", "test")
 
-WITHOUT_METRICS = frozenset({"ipu", "tpu"})
-"""Probes that do not say yet what their keys are."""
-ABSENT_FAMILIES = frozenset({"amd", "apple", "ipu", "tpu", "trainium", "openmetrics", "dcgm"})
-"""Families of listed keys that are not complete yet."""
-
-SHARED = frozenset({"nvidia", "amd", "amd_sysfs", "amd_command", "apple", "dcgm_query", "dcgm_exporter", "dcgm"})
-"""Probes that may share a form of keys: their devices are numbered one after the other."""
+GPUS = ("nvidia", "amd", "apple", "dcgm")
+"""How the names of probes begin that may share keys: their devices are numbered one after the other."""
+MACS_ONLY = ("apple", "portable")
+"""How the names of probes begin that are never there on Linux, nor are others on a Mac that read /proc."""
 
 
 class Source(NamedTuple):
@@ -65,7 +62,7 @@ def section(source):
 
 def page(before):
     """The page, of which what stands before the first section is written by hand."""
-    return before + "\n".join(section(source) for source in sources() if source.metrics)
+    return before + "\n".join(section(source) for source in sources())
 
 
 def head(text):
@@ -107,8 +104,7 @@ def test_the_page_has_every_metric_as_it_is():
 
 def test_every_probe_says_what_its_keys_are():
     """Each of our probes declares its keys, with unit and source, each form once."""
-    silent = {source.name for source in sources() if not source.metrics}
-    assert silent <= WITHOUT_METRICS
+    assert [source.name for source in sources() if not source.metrics] == []
     for source in sources():
         forms = [metric.key for metric in source.metrics]
         assert len(forms) == len(set(forms)), source.name
@@ -142,23 +138,17 @@ def test_no_two_probes_claim_one_key():
     owners = defaultdict(set)
     for source in sources():
         for metric in source.metrics:
-            if source.name != "portable":  # it stands in where the others are not
-                owners[re.sub(r"\{\w+\}", "{}", metric.key)].add(source.name)
-    assert {form: names for form, names in owners.items() if len(names) > 1 and not names <= SHARED} == {}
+            system = "macOS" if source.name.startswith(MACS_ONLY) else "Linux"
+            owners[system, re.sub(r"\{\w+\}", "{}", metric.key)].add(source.name)
+    several = {form: names for form, names in owners.items() if len(names) > 1}
+    assert {form: names for form, names in several.items() if not all(name.startswith(GPUS) for name in names)} == {}
 
 
 def test_every_listed_key_is_there():
     """No key of the public list, and none that the peer writes, can be missing; each says whose it is."""
-    missing = {key for key in listed() if not list(providers(key))}
-    assert {key.family for key in missing} <= ABSENT_FAMILIES
-    astray = [
-        key
-        for key in listed()
-        if key not in missing
-        and key.origin is Origin.LISTED
-        and all(metric.origin is Origin.OURS for metric in providers(key))
-    ]
-    assert astray == []
+    found = {key: [metric.origin for metric in providers(key)] for key in listed()}
+    assert [key for key, origins in found.items() if not origins] == []
+    assert [key for key, origins in found.items() if key.origin is Origin.LISTED and {*origins} == {Origin.OURS}] == []
 
 
 def test_forms_of_keys():
