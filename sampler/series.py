@@ -61,6 +61,7 @@ class SeriesTable:
         self._overflow = overflow
         self._names: dict[bytes, bool] = {}
         self._keys: dict[bytes, str] = {}  # text of a series -> key
+        self._kept: set[bytes] = set()  # names of their metrics
         self._unwanted: set[bytes] = set()
         self._numbers: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
         self._count: dict[str, int] = {}
@@ -73,6 +74,8 @@ class SeriesTable:
 
     def wants(self, name: bytes) -> bool:
         """Whether anything of this metric may be kept."""
+        if self._full:  # what came too late need not be read again
+            return name in self._kept
         known = self._names.get(name)
         if known is None:
             if len(name) >= LONGEST_KEY:
@@ -118,6 +121,7 @@ class SeriesTable:
             if labels:
                 self.legend[key] = labels
         self._keys[line.series] = key
+        self._kept.add(line.name)
         self._label_bytes += len(line.labels)
         return key
 
