@@ -56,7 +56,7 @@ class OpenMetricsProbe(Probe):
             source="GET of the endpoint's URL: samples of gauges and counters",
             setting="open_metrics_endpoints",
             origin=Origin.LISTED,
-            test="tests/sampler/test_openmetrics.py::test_keys_and_values_are_those_of_the_peer",
+            test="tests/sampler/test_scraping_peer.py::test_keys_and_values_are_those_of_the_peer",
         ),
     )
 
