@@ -21,6 +21,7 @@ from . import gitinfo, registry
 from .cgroup import logical_cpus
 from .clock import SystemClock
 from .context import Context
+from .coreweave import coreweave_facts
 from .engine import Engine, Sample
 from .gathering import Fact, Fields, Gathering, merge
 from .hostinfo import cpu_model, memory_total, physical_cores
@@ -300,7 +301,7 @@ class Inquiry:
         self._context = Gathering(
             context_facts(argv=argv, started_at_ns=started_at_ns, folder=folder, environ=environ, redact=redact)
         )
-        self._host = Gathering(host_facts(ctx))
+        self._host = Gathering({**host_facts(ctx), **coreweave_facts(ctx, environ)})
         self._machine = Gathering(machine_facts(ctx, environ, (str(folder), *settings.disk_paths)))
         self._engine: Engine | None = None
         if devices is None:

@@ -15,6 +15,7 @@ from .cgroup import Limits, find_limits, read_meminfo
 from .context import Context
 from .gathering import Fact, Fields
 from .mounts import mount_of, read_mounts
+from .redact import redact_text
 
 VISIBLE = (
     "CUDA_VISIBLE_DEVICES",
@@ -28,6 +29,12 @@ VISIBLE = (
     "NEURON_RT_VISIBLE_CORES",
 )
 """Variables that say which devices a process may use. Others of the environment are not looked at."""
+RANKS = (
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "RUNFERRY_RANK", "RUNFERRY_LOCAL_RANK"),
+    *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"),
+)
+"""Variables of launchers that say which process of a job this is; those of Slurm are in the environment record."""
 _CONTAINERS = (
     ("docker", "docker"),
     ("kubepods", "kubernetes"),
@@ -41,7 +48,7 @@ _CONTAINERS = (
 def machine_facts(ctx: Context, environ: Mapping[str, str], paths: Sequence[str]) -> dict[str, Fact]:
     """The side record, fact by fact.
 
-    Fields: limits ({cpus, cpu_quota, memory}), affinity, visible_devices, network ([{name, ...}]), file_systems
+    Fields: limits ({cpus, cpu_quota, memory}), affinity, visible_devices, ranks (both by variable), network ([{name, ...}]), file_systems
     ({path: kind}), memory ({swap_total, huge_pages, huge_page_size}; bytes, count), numa ({node: CPUs}), kernel
     ({release, command_line_sha256}), container.
 
@@ -52,13 +59,17 @@ def machine_facts(ctx: Context, environ: Mapping[str, str], paths: Sequence[str]
     """
     return {
         "limits": partial(_limits, ctx),
-        "visible devices": lambda: {"visible_devices": {name: environ[name] for name in VISIBLE if name in environ}},
+        "variables": lambda: {"visible_devices": _of(environ, VISIBLE), "ranks": _of(environ, RANKS)},
         "network cards": lambda: {"network": _network(ctx)},
         "file systems": lambda: {"file_systems": _file_systems(ctx, paths)},
         "memory and NUMA": partial(_memory, ctx),
         "kernel": lambda: {"kernel": _kernel(ctx)},
         "container": lambda: {"container": _container(ctx)},
     }
+
+
+def _of(environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    return {name: redact_text(environ[name]).text for name in names if environ.get(name)}
 
 
 def limits_told(limits: Limits) -> Fields:

@@ -198,17 +198,17 @@ class Attendant:
 
         context = inquiry.context()
         self._tell_hidden(str(context).count(MARK))
-        self._record(records.environment(self._as_told(context), writer_id))
+        self._record(records.environment(self._as_told(context), writer_id, self._warn))
         self._do_errands()
         self._importing = False  # a fork need not wait for the drivers of devices
-        self._record(records.environment(inquiry.hardware(), writer_id))
+        self._record(records.environment(inquiry.hardware(), writer_id, self._warn))
         side = self._keep_machine(inquiry.side, b"")
         if self._stopped:
             inquiry.hurry()
         self._told.set()
         later = self._as_told(inquiry.rest(), late=True)
         if later:
-            self._record(records.environment(later, writer_id))
+            self._record(records.environment(later, writer_id, self._warn))
         self._keep_machine(inquiry.side, side)
 
     def _keep_machine(self, side: dict[str, Any], before: bytes) -> bytes:
@@ -223,7 +223,8 @@ class Attendant:
     def _as_told(self, context: dict[str, Any], *, late: bool = False) -> dict[str, Any]:
         """What was found out, with what the settings say instead; `late`: of those only what is found out now."""
         given = self._settings
-        told = {"host": given.host, "program": given.program, "username": given.username}
+        root = os.path.normpath(self._folder / given.root)  # where the peer's is: the folder that holds wandb/
+        told = {"host": given.host, "program": given.program, "username": given.username, "root": root}
         hidden = {"git"} if self._settings.disable_git else set()
         found = {name: value for name, value in context.items() if name not in hidden}
         return {**found, **{name: value for name, value in told.items() if value and (not late or name in found)}}

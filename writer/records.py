@@ -8,7 +8,7 @@ Field numbers stand beside their names in `logformat/messages.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .encoding import nested_key, to_json, utf8, varint
@@ -217,12 +217,13 @@ def _machine() -> str:
     return os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", "unknown").lower()
 
 
-def environment(facts: Mapping[str, Any], writer_id: str) -> bytes:
+def environment(facts: Mapping[str, Any], writer_id: str, warn: Callable[[str], None] | None = None) -> bytes:
     """The machine, from a dict with the record's own field names; a name that the format lacks is left out.
 
+    A value that its field cannot hold costs that field alone, and is told.
     Imports the protobuf runtime: never call it on the training thread.
     """
-    from google.protobuf.json_format import ParseDict
+    from google.protobuf.json_format import ParseDict, ParseError
 
     from ..logformat import messages
 
@@ -230,5 +231,22 @@ def environment(facts: Mapping[str, Any], writer_id: str) -> bytes:
     if started_ns := fields.pop("started_at", None):
         seconds, nanos = divmod(int(started_ns), 1_000_000_000)
         fields["started_at"] = {"seconds": seconds, "nanos": nanos}
-    body = ParseDict(fields, messages.EnvironmentRecord(), ignore_unknown_fields=True)
-    return message(26, body.SerializeToString())
+    record = messages.EnvironmentRecord()
+    for name, value in fields.items():
+        try:
+            part = ParseDict({name: _well_formed(value)}, messages.EnvironmentRecord(), ignore_unknown_fields=True)
+        except ParseError as error:  # devices are told by probes, also those of other packages
+            if warn is not None:
+                warn(f"the record of the machine lacks {name}: {str(error).splitlines()[0]}")
+            continue
+        record.MergeFrom(part)
+    return message(26, record.SerializeToString())
+
+
+def _well_formed(value: Any) -> Any:
+    """What no UTF-8 can hold, bytes of names in other encodings, is shown as what it is: unreadable."""
+    if isinstance(value, str):
+        return utf8(value).decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {name: _well_formed(inner) for name, inner in value.items()}
+    return [_well_formed(inner) for inner in value] if isinstance(value, (list, tuple)) else value
