@@ -377,7 +377,13 @@ def shown(name: str, values: Mapping[str, Any]) -> str:
     """What `repr` says of settings: they may hold a secret, such as a key in `notes`."""
     from ..sampler.redact import redact_text
 
-    return redact_text(f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})").text
+    texts = {key: "..." if _is_secret(key) and value else repr(value) for key, value in values.items()}
+    return redact_text(f"{name}({', '.join(f'{key}={text}' for key, text in texts.items())})").text
+
+
+def _is_secret(name: str) -> bool:
+    setting = BY_KEY.get(key_of(name))
+    return setting is not None and setting.kind.secret
 
 
 SETTINGS: tuple[Setting[Any], ...] = tuple(item for item in vars(Resolved).values() if isinstance(item, Setting))

@@ -197,6 +197,11 @@ def test_no_secret_is_shown():
     assert secret not in repr(given)
     assert "project='p'" in repr(given)
     assert secret not in repr(resolve(given, None, {}))
+    headers = Settings(
+        x_stats_open_metrics_http_headers={"X": "blue", "node": {"Y": "blue"}}
+    )  # nothing tells that it is one
+    assert "blue" not in repr(headers) + repr(resolve(headers, None, {}))
+    assert "open_metrics_http_headers=" in repr(headers)
     with pytest.raises(SettingsError) as caught:
         resolve(Settings(project=f"https://user:{secret}@host"), None, {})
     assert secret not in str(caught.value)
