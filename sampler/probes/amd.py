@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -12,12 +13,9 @@ from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Probe, ProbeUnavailableError, Tier, Values
 from ..proctree import walk
-from .amd_command import AT_MOST_EVERY, CommandSource
 from .amd_processes import kfd_devices, memory_used
-from .amd_rsmi import SONAMES, RocmSmiSource, folders
-from .amd_smi import AmdSmiSource
-from .amd_source import Board, Source, cards, no_driver, nvidia_devices
-from .amd_sysfs import SysfsSource, has_figures
+from .amd_source import SONAMES, Board, Source, cards, library_folders, no_driver, nvidia_devices
+from .amd_sysfs import has_figures
 
 EXTENDED = ("memoryAllocatedBytes",)  # values that neither the list nor the peer has for AMD
 # The device's values that are repeated for the processes on it, as for other vendors.
@@ -103,10 +101,10 @@ class _Amd(Probe):
     The prefix `gpu.` is shared with NVIDIA, the indices are not.
     """
 
-    kinds: ClassVar[tuple[type[Source], ...]]
+    kinds: ClassVar[tuple[str, ...]]  # module:class of each source, imported where there is a device
 
     def __init__(self, sources: Sequence[Source] | None = None) -> None:
-        self._candidates = [kind() for kind in self.kinds] if sources is None else list(sources)
+        self._candidates = sources
         self._source: Source | None = None
         self._before = 0  # devices of NVIDIA
         self._compute: dict[int, str] = {}
@@ -117,12 +115,22 @@ class _Amd(Probe):
         if reason is not None:
             return reason
         taker = which_probe(ctx)
-        return None if taker == self.name else f"probe {taker} reads AMD's devices"
+        if taker != self.name:
+            return f"probe {taker} reads AMD's devices"
+        if self.tier is not Tier.HELPER:
+            self._load()  # here, and not on the probe's thread: see `registry.load_modules`
+        return None
+
+    def _load(self) -> Sequence[Source]:
+        if self._candidates is None:
+            pairs = [kind.split(":") for kind in self.kinds]
+            self._candidates = [getattr(importlib.import_module(m, __package__), name)() for m, name in pairs]
+        return self._candidates
 
     def open(self, ctx: Context) -> None:
         """Open the sources in turn until one works."""
         reasons = []
-        for source in self._candidates:
+        for source in self._load():
             try:
                 source.open(ctx)
             except ProbeUnavailableError as error:
@@ -176,7 +184,12 @@ class AmdProbe(_Amd):
     name = "amd"
     tier = Tier.HELPER
     metrics = _metrics(1, ".py::test_the_binding_in_its_own_units")
-    kinds = (AmdSmiSource, RocmSmiSource, SysfsSource, CommandSource)
+    kinds = (
+        ".amd_smi:AmdSmiSource",
+        ".amd_rsmi:RocmSmiSource",
+        ".amd_sysfs:SysfsSource",
+        ".amd_command:CommandSource",
+    )
 
 
 class AmdSysfsProbe(_Amd):
@@ -184,7 +197,7 @@ class AmdSysfsProbe(_Amd):
 
     name = "amd_sysfs"
     metrics = _metrics(2, ".py::test_the_driver_s_files")
-    kinds = (SysfsSource,)
+    kinds = (".amd_sysfs:SysfsSource",)
 
 
 class AmdCommandProbe(_Amd):
@@ -192,9 +205,9 @@ class AmdCommandProbe(_Amd):
 
     name = "amd_command"
     tier = Tier.THREAD
-    interval = AT_MOST_EVERY
+    interval = 15.0
     metrics = _metrics(3, "_tools.py::test_rocm_smi_by_version")
-    kinds = (CommandSource,)
+    kinds = (".amd_command:CommandSource",)
 
 
 def which_probe(ctx: Context) -> str:
@@ -213,7 +226,7 @@ def _library_installed(ctx: Context) -> bool:
             return True
     except (ImportError, ValueError):  # a broken installation
         pass
-    return any(ctx.exists(f"{folder}/{name}") for folder in folders() for name in SONAMES)
+    return any(ctx.exists(f"{folder}/{name}") for folder in library_folders() for name in SONAMES)
 
 
 def chosen(

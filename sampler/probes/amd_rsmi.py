@@ -9,11 +9,9 @@ from typing import Any
 
 from ..context import Context
 from ..probe import ProbeUnavailableError, Values
-from .amd_source import Board, Source, figure, reading, sku
+from .amd_source import LIBRARY as NAME
+from .amd_source import SONAMES, Board, Source, figure, library_folders, reading, sku
 
-NAME = "librocm_smi64.so"
-SONAMES = (NAME, *(f"{NAME}.{version}" for version in (8, 7, 6, 5, 1)))
-_FOLDERS = ("/opt/rocm/lib", "/opt/rocm/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 _TEXT = 256  # bytes for a name
 
 # The library's enumerations
@@ -46,12 +44,6 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "dev_vendor_name_get": (c_uint32, c_char_p, c_size_t),
     "dev_vbios_version_get": (c_uint32, c_char_p, c_uint32),
 }
-
-
-def folders() -> list[str]:
-    """Where the library may lie: what the environment names first, as the loader does."""
-    named = [os.environ[name] + "/lib" for name in ("ROCM_PATH", "ROCM_HOME") if os.environ.get(name)]
-    return [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)), *named, *_FOLDERS]
 
 
 class RocmSmiSource(Source):
@@ -168,7 +160,7 @@ def pci_text(number: int) -> str:
 
 
 def _load(ctx: Context) -> ctypes.CDLL:
-    wanted = [NAME, *(ctx.path(f"{folder}/{name}") for folder in folders() for name in SONAMES)]
+    wanted = [NAME, *(ctx.path(f"{folder}/{name}") for folder in library_folders() for name in SONAMES)]
     for position, path in enumerate(wanted):
         if position and not os.path.exists(path):  # noqa: PTH110 - as in Context
             continue

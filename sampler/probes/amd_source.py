@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -9,6 +10,9 @@ from typing import ClassVar
 from ..context import Context
 from ..probe import Values
 
+LIBRARY = "librocm_smi64.so"
+SONAMES = (LIBRARY, *(f"{LIBRARY}.{version}" for version in (8, 7, 6, 5, 1)))
+_FOLDERS = ("/opt/rocm/lib", "/opt/rocm/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 VENDOR = "0x1002"  # AMD's, on the PCI bus
 _NODES = "/sys/class/kfd/kfd/topology/nodes"
 _CARDS = "/sys/class/drm"
@@ -149,6 +153,12 @@ def sku(vbios_version: str) -> str:
     """The board's code in the version of its firmware: `D65209` of `113-D65209-073`; empty if there is none."""
     parts = vbios_version.split("-")
     return parts[1] if len(parts) > 1 else ""
+
+
+def library_folders() -> list[str]:
+    """Where ROCm's library may lie: what the environment names first, as the loader does."""
+    named = [os.environ[name] + "/lib" for name in ("ROCM_PATH", "ROCM_HOME") if os.environ.get(name)]
+    return [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)), *named, *_FOLDERS]
 
 
 def nvidia_devices(ctx: Context) -> int:

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..command import CommandError, run
 from ..context import Context
 from ..metric import Metric, Origin
-from ..probe import Probe, ProbeUnavailableError, Tier, Values
-from .apple_figures import (
-    Accelerator,
-    Tables,
-    accelerator_values,
-    chip_values,
-    describe,
-    memory_values,
-    parse_accelerator,
-    parse_sysctl,
-    parse_tables,
-    powermetrics_values,
-    sensor_values,
-    system_power,
-)
-from .apple_native import LIBRARIES, HidSensors, IoReport, Libraries, NativeError, Smc
+from ..probe import Probe, Tier, Values
+
+if TYPE_CHECKING:
+    from .apple_chip import Chip
 
 IOREG = "/usr/sbin/ioreg"
-_SYSCTL = (
-    "hw.memsize",
-    "hw.model",
-    "hw.optional.arm64",
-    "hw.perflevel0.physicalcpu",
-    "hw.perflevel1.physicalcpu",
-    "machdep.cpu.brand_string",
-    "vm.swapusage",
-)
-_POWERMETRICS = ("powermetrics", "-n", "1", "-i", "200", "-f", "plist", "--samplers", "cpu_power,gpu_power,ane_power")
-_FOLDERS = "/usr/sbin:/usr/bin:/sbin"  # looked through after PATH
-_SYSTEM_POWER = "PSTR"  # W, of the whole machine
+VM_STAT = "/usr/bin/vm_stat"
 
 _FIGURES = "tests/sampler/test_apple.py::"
 _STATES = "time in each state and the table of frequencies"
@@ -142,18 +117,9 @@ class AppleProbe(Probe):
         ),
     )
 
-    def __init__(self, libraries: Mapping[str, str] = LIBRARIES) -> None:
-        self._libraries = libraries
-        self._counters: IoReport | None = None
-        self._controller: Smc | None = None
-        self._hid: HidSensors | None = None
-        self._sensors: list[str] = []  # keys of the controller
-        self._tables = Tables()
-        self._powermetrics = False
-        self._by_frequency = False  # whether IOReport tells the GPU's load
-        self._chip = ""
-        self._metadata: dict[str, Any] = {}
-        self._trouble: list[str] = []  # why something could not be opened
+    def __init__(self, libraries: Mapping[str, str] | None = None) -> None:
+        self._libraries = libraries  # in place of the files of Apple's
+        self._chip: Chip | None = None
 
     def discover(self, ctx: Context) -> str | None:
         """Looks for the tool; which chip it is takes a command, so `open` asks."""
@@ -161,101 +127,24 @@ class AppleProbe(Probe):
 
     def open(self, ctx: Context) -> None:
         """Find the chip, its tables and its counters; each is of use without the others."""
-        told = _sysctl(ctx)
-        if told.get("hw.optional.arm64") != "1":
-            raise ProbeUnavailableError("not an Apple chip: hw.optional.arm64 is not 1")
-        self._chip = told.get("machdep.cpu.brand_string", "")
-        accelerator = None
-        try:
-            self._tables = parse_tables(_output(ctx, "ioreg", "-r", "-n", "pmgr", "-d", "1", "-a"))
-            accelerator = _accelerator(ctx)
-        except CommandError as error:
-            self._trouble.append(str(error))
-        self._open_libraries()
-        self._by_frequency = self._counters is not None and bool(self._tables.gpu)
-        self._powermetrics = self._counters is None and ctx.settings.powermetrics and os.geteuid() == 0
-        if self._counters is None and self._controller is None and accelerator is None and not self._powermetrics:
-            raise ProbeUnavailableError("; ".join(self._trouble) or "nothing tells anything of the chip")
-        self._metadata = {"apple": describe(told, accelerator), "gpu_count": 1}
-        if self._chip:
-            self._metadata["gpu_type"] = self._chip
+        from .apple_chip import Chip  # loads ctypes
+        from .apple_native import LIBRARIES
 
-    def _open_libraries(self) -> None:
-        try:
-            libraries = Libraries(self._libraries)
-        except NativeError as error:
-            self._trouble.append(str(error))
-            return
-        try:
-            self._counters = IoReport(libraries)
-        except NativeError as error:
-            self._trouble.append(str(error))
-        try:
-            self._controller = Smc(libraries)
-            self._sensors = self._controller.sensors(("Tg", "Tp", "Te"))
-        except NativeError as error:
-            self._trouble.append(str(error))
-        if not self._sensors:
-            self._hid = HidSensors(libraries)
+        self._chip = Chip(ctx, self._libraries or LIBRARIES)
 
     def sample(self, ctx: Context, out: Values) -> None:
         """What was counted since the last sample, and the sensors now."""
-        values: Values = {}
-        trouble: Exception | None = None
-        for part in (self._read_accelerator, self._read_counters):
-            try:
-                values.update(part(ctx))
-            except (CommandError, NativeError) as error:
-                trouble = error
-        values.update(self._read_sensors())
-        system_power(values, self._read_controller(_SYSTEM_POWER))
-        out.update(values)
-        if trouble is not None:
-            raise trouble
-
-    def _read_accelerator(self, ctx: Context) -> Values:
-        accelerator = _accelerator(ctx)
-        values = accelerator_values(accelerator) if accelerator is not None else {}
-        if self._by_frequency:  # else a moment without counters would show another kind of load
-            values.pop("gpu.0.gpu", None)
-        return values
-
-    def _read_counters(self, ctx: Context) -> Values:
-        if self._counters is not None:
-            channels, seconds = self._counters.read()
-            return chip_values(channels, self._tables, seconds, chip=self._chip)
-        if self._powermetrics:
-            told = powermetrics_values(_output(ctx, *_POWERMETRICS))
-            told.pop("gpu.0.gpu", None)  # ioreg tells it
-            return told
-        return {}
-
-    def _read_sensors(self) -> Values:
-        smc = {key: value for key in self._sensors if (value := self._read_controller(key)) is not None}
-        hid: dict[str, float] = {}
-        if self._hid is not None:
-            try:
-                hid = self._hid.read()
-            except NativeError as error:  # a function of a private interface is gone
-                self._trouble.append(str(error))
-                self._hid = None
-        return sensor_values(smc, hid)
-
-    def _read_controller(self, key: str) -> float | None:
-        try:
-            return self._controller.read(key) if self._controller is not None else None
-        except NativeError:  # it has no such key, or is busy
-            return None
+        if self._chip is not None:
+            self._chip.sample(ctx, out)
 
     def metadata(self) -> dict[str, Any]:
         """apple, gpu_type, gpu_count."""
-        return self._metadata
+        return self._chip.metadata if self._chip is not None else {}
 
     def close(self) -> None:
         """Release counters and controller."""
-        for handle in (self._counters, self._controller):
-            if handle is not None:
-                handle.close()
+        if self._chip is not None:
+            self._chip.close()
 
 
 class AppleMemoryProbe(Probe):
@@ -279,34 +168,13 @@ class AppleMemoryProbe(Probe):
 
     def discover(self, ctx: Context) -> str | None:
         """Looks for the tool."""
-        return None if ctx.exists("/usr/bin/vm_stat") else "no Apple system: there is no /usr/bin/vm_stat"
+        if not ctx.exists(VM_STAT):
+            return f"no Apple system: there is no {VM_STAT}"
+        importlib.import_module(".apple_chip", __package__)  # not on the probe's thread: see `registry.load_modules`
+        return None
 
     def sample(self, ctx: Context, out: Values) -> None:
-        """Each command tells its part; the error of the first that failed is told."""
-        told, trouble = {}, []
-        for name in ("vm_stat", "sysctl"):
-            try:
-                told[name] = _output(ctx, name, *(_SYSCTL if name == "sysctl" else ())).decode("utf-8", "replace")
-            except CommandError as error:
-                trouble.append(error)
-        out.update(memory_values(told.get("vm_stat", ""), parse_sysctl(told.get("sysctl", ""))))
-        if trouble:
-            raise trouble[0]
+        """What both commands tell."""
+        from .apple_chip import sample_memory
 
-
-def _output(ctx: Context, *argv: str) -> bytes:
-    """Standard output; `sysctl` prints what it knows and fails for what it does not."""
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), _FOLDERS))
-    program = shutil.which(argv[0], path=path) or argv[0]
-    result = run(ctx, (program, *argv[1:]), timeout=5.0, cap=8 << 20)
-    if result.code != 0 and not result.stdout.strip():
-        raise CommandError(f"{argv[0]} ended with status {result.code}: {result.stderr}")
-    return result.stdout
-
-
-def _sysctl(ctx: Context) -> dict[str, str]:
-    return parse_sysctl(_output(ctx, "sysctl", *_SYSCTL).decode("utf-8", "replace"))
-
-
-def _accelerator(ctx: Context) -> Accelerator | None:
-    return parse_accelerator(_output(ctx, "ioreg", "-r", "-c", "IOAccelerator", "-d", "1", "-a"))
+        sample_memory(ctx, out)

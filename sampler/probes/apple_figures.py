@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import plistlib
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,6 +57,8 @@ class Accelerator(NamedTuple):
 
 def _plist(data: bytes) -> Any:
     """The tree of a property list, None if it is none; powermetrics puts a NUL before it."""
+    import plistlib  # loads an XML parser; only the helper gets here
+
     try:
         return plistlib.loads(data.strip(b"\0 \n"))
     except Exception:  # the parser raises whatever its parts do: expat's errors, ValueError, struct.error ...

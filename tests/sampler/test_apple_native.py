@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from runferry.sampler.command import CommandError
 from runferry.sampler.probe import ProbeUnavailableError
-from runferry.sampler.probes import apple
+from runferry.sampler.probes import apple_chip
 from runferry.sampler.probes.apple import AppleMemoryProbe, AppleProbe
 from runferry.sampler.probes.apple_figures import chip_values
 from runferry.sampler.probes.apple_native import (
@@ -106,7 +106,7 @@ def test_counters_between_two_readings(shim):
     assert by_name["CPU Energy"].unit == "mJ"  # its label ends in a blank
     assert by_name["GPUPH"].states == [("OFF", 270000000), ("P1", 100000000), ("P2", 630000000)]
     assert by_name["PCPU040"].subgroup == "CPU Core Performance States"
-    assert chip_values(channels, apple.Tables(), seconds)["gpu.0.powerWatts"] == pytest.approx(4.560125)
+    assert chip_values(channels, apple_chip.Tables(), seconds)["gpu.0.powerWatts"] == pytest.approx(4.560125)
     counters.close()
     counters.close()
     assert shim.live() == before
@@ -266,7 +266,7 @@ def test_before_macos_14(shim, tools, machine, sampled):
 @pytest.mark.parametrize(("asked", "user", "powers"), [(True, 0, True), (True, 501, False), (False, 0, False)])
 def test_without_ioreport(tools, machine, sampled, monkeypatch, asked, user, powers):
     """The graphics driver tells load and memory; powermetrics the rest, as root and where it is asked for."""
-    monkeypatch.setattr(apple.os, "geteuid", lambda: user)
+    monkeypatch.setattr(apple_chip.os, "geteuid", lambda: user)
     values = sampled(AppleProbe(dict.fromkeys(LIBRARIES, "/none")), machine.context(powermetrics=asked)).next()
     assert (values["gpu.0.gpu"], values["gpu.0.memoryAllocated"]) == (73.0, 37.5)
     assert ("gpu.0.powerWatts" in values) == powers
