@@ -40,6 +40,7 @@ BUILT_IN = {
     "rapl": ".probes.rapl:RaplProbe",
     "self_usage": ".probes.self_usage:SelfUsageProbe",
     "nvidia": ".probes.nvidia:NvidiaProbe",
+    "dcgm": ".probes.nvidia_dcgm:DcgmDaemonProbe",
     "amd": ".probes.amd:AmdProbe",
     "amd_sysfs": ".probes.amd:AmdSysfsProbe",
     "amd_command": ".probes.amd:AmdCommandProbe",
