@@ -35,6 +35,8 @@ HURRY_S = 0.2
 """How long it waits for what is known of facts that are slow to find."""
 MACHINE_FILE = "runferry-machine.json"
 """What bounds and shapes the machine, beyond the log's own record of it."""
+LABELS_FILE = "runferry-metric-labels.json"
+"""The labels of system metrics whose keys only number them."""
 
 HEAD_START_S = 0.02
 """Imports hold the interpreter for milliseconds at a time: the run's start comes first."""
@@ -92,6 +94,7 @@ class Attendant:
         self._thread: threading.Thread | None = None
         self._importing = False
         self._inquiry: Inquiry | None = None
+        self._explained = 0  # numbered keys in the file of their labels
         self._told = threading.Event()  # what is known of the machine is in the log
 
     @property
@@ -215,10 +218,21 @@ class Attendant:
         """Keep the side record, unless it is as `before`; what is kept now."""
         content = json.dumps(side, indent=2, sort_keys=True).encode() + b"\n"
         if self._keep is not None and side and content != before:
-            stem, dot, kind = MACHINE_FILE.partition(".")
-            name = f"{stem}_{re.sub(r'[^A-Za-z0-9._-]', '_', self._label)}" if self._label else stem
-            self._keep(content, f"{name}{dot}{kind}")
+            self._keep(content, self._labelled(MACHINE_FILE))
         return content
+
+    def _labelled(self, name: str) -> str:
+        """The file's name with the label of this node, which keeps it apart from those of others."""
+        stem, dot, kind = name.partition(".")
+        return f"{stem}_{re.sub(r'[^A-Za-z0-9._-]', '_', self._label)}{dot}{kind}" if self._label else name
+
+    def _keep_legend(self) -> None:
+        """Keep what numbered keys stand for, whenever there are more of them."""
+        legend = self._sampler.legend() if self._sampler is not None else {}
+        if self._keep is not None and len(legend) > self._explained:
+            self._explained = len(legend)
+            content = json.dumps(legend, indent=2, sort_keys=True).encode() + b"\n"
+            self._keep(content, self._labelled(LABELS_FILE))
 
     def _as_told(self, context: dict[str, Any], *, late: bool = False) -> dict[str, Any]:
         """What was found out, with what the settings say instead; `late`: of those only what is found out now."""
@@ -246,6 +260,7 @@ class Attendant:
         if self._buffer is not None:
             self._buffer.add(sample.timestamp_ns, sample.values)
         self._record(records.stats(sample.timestamp_ns, sample.values), bulk=True)
+        self._keep_legend()
 
     def _record(self, body: bytes, *, bulk: bool = False) -> None:
         self._submit(lambda recorder: recorder.record(body, bulk=bulk))

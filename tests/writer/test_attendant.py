@@ -132,6 +132,31 @@ def test_each_node_has_a_side_record_of_its_own(begin):
     assert side_file(run, "runferry-machine_.._n_1.json").exists()
 
 
+class Numbered(Probe):
+    """Its keys are numbers of labels."""
+
+    name = "numbered"
+
+    def sample(self, ctx, out):
+        out["m.0"] = 1
+        out["m.1"] = 2
+
+    def legend(self):
+        return {"m.0": {"pool": "a"}, "m.1": {"pool": "b"}}
+
+
+def test_what_numbered_keys_stand_for_is_a_file_of_the_run(begin, state, monkeypatch):
+    """With the keys as they stand in the log, under the node's label; without such keys there is no file."""
+    monkeypatch.setattr(registry, "built_in", lambda settings: [Numbered()])
+    run = begin(disable_stats=False, label="n1")
+    name = "runferry-metric-labels_n1.json"
+
+    assert json.loads(side_file(run, name).read_text()) == {"m.0/l:n1": {"pool": "a"}, "m.1/l:n1": {"pool": "b"}}
+    assert name in state(*run.finish().paths).files
+    monkeypatch.setattr(Numbered, "legend", lambda self: {})
+    assert not side_file(begin(disable_stats=False, label="n1"), name).exists()
+
+
 def test_no_record_of_the_machine_where_none_is_wanted(begin, state):
     """`disable_meta`: neither records nor the file."""
     run = begin(disable_stats=False)
