@@ -16,7 +16,10 @@ LONGEST_WALK = 2.0  # s; what was found until then is used
 
 
 class Process(NamedTuple):
-    """One line of /proc/<pid>/stat. CPU times in clock ticks (USER_HZ), `rss` in pages."""
+    """One line of /proc/<pid>/stat. CPU times in clock ticks (USER_HZ), `rss` in pages, of `statm` where it is there.
+
+    Newer kernels count pages by CPU; `stat` leaves out what a CPU has not handed in yet, megabytes on large hosts.
+    """
 
     pid: int
     parent: int
@@ -134,6 +137,12 @@ def _process(ctx: Context, pid: int) -> Process | None:
         return None
 
 
+def _resident(ctx: Context, process: Process) -> int:
+    fields = (ctx.read(f"/proc/{process.pid}/statm") or "").split(maxsplit=2)
+    pages = whole(fields[1]) if len(fields) > 1 else None
+    return process.rss if pages is None else pages
+
+
 def _children_by_thread(ctx: Context, pid: int) -> Iterator[int]:
     for thread in ctx.list(f"/proc/{pid}/task"):
         for child in (ctx.read(f"/proc/{pid}/task/{thread}/children") or "").split():
@@ -171,5 +180,9 @@ def snapshot(ctx: Context, pid: int, *, tree: bool, own: Collection[int]) -> Sna
     """Read the processes to be counted; empty if `pid` is gone. `own` are helpers: read, but never counted."""
     helpers = tuple(own)
     pids = walk(ctx, pid, helpers) if tree else iter((pid,))
-    counted = [process for process in (_process(ctx, each) for each in pids) if process is not None]
+    counted = [
+        process._replace(rss=_resident(ctx, process))
+        for process in (_process(ctx, each) for each in pids)
+        if process is not None
+    ]
     return Snapshot(counted, [process for process in (_process(ctx, each) for each in helpers) if process is not None])

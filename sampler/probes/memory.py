@@ -38,12 +38,16 @@ class MemoryProbe(Probe):
         Metric(
             "proc.memory.rssMB",
             "MiB",
-            "/proc/{pid}/stat rss",
+            "/proc/{pid}/statm resident",
             "resident pages of the process * page size; what processes share counts in each",
             test=_TEST,
         ),
         Metric(
-            "proc.memory.percent", "%", "/proc/{pid}/stat rss", "resident / limit, else / the host's memory", test=_TEST
+            "proc.memory.percent",
+            "%",
+            "/proc/{pid}/statm resident",
+            "resident / limit, else / the host's memory",
+            test=_TEST,
         ),
         Metric(
             "proc.memory.oomKills",

@@ -68,7 +68,7 @@ class ProcGroupsProbe(ExtendedProbe):
             "CPU time since the last sample / time, without children that ended",
             Kind.INTERVAL,
         ),
-        _metric("proc.{group}.rssMB", "MiB", "/proc/{pid}/stat rss", "resident pages * page size"),
+        _metric("proc.{group}.rssMB", "MiB", "/proc/{pid}/statm resident", "resident pages * page size"),
         _metric("proc.{group}.count", "count", "/proc/{pid}/comm, cmdline", "processes"),
         _metric(
             "proc.states.{state}",

@@ -134,6 +134,16 @@ def test_memory_of_the_tree(machine, sampled):
     assert alone["proc.memory.rssMB"] == 200.0
 
 
+def test_resident_memory_is_that_of_statm(machine, sampled):
+    """Newer kernels leave what was mapped in the last moments out of `stat`; `statm` has it."""
+    machine.process(4242, rss=100)
+    machine.write({"/proc/meminfo": "MemTotal: 4096 kB\n", "/proc/4242/statm": f"9999 {3 * MIB // PAGE} 1 1 0 9 0\n"})
+    probe = sampled(MemoryProbe(), machine.context())
+    assert probe.next()["proc.memory.rssMB"] == 3.0
+    machine.write({"/proc/4242/statm": ""})
+    assert probe.next()["proc.memory.rssMB"] == 100 * PAGE / MIB
+
+
 def diskstats(**sectors):
     """Lines of diskstats: device -> (sectors read, sectors written)."""
     lines = [f"   8  0 {name} 1 0 {read} 0 1 0 {written} 0 0 0 0" for name, (read, written) in sectors.items()]

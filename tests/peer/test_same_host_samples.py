@@ -1,0 +1,167 @@
+"""Two samplers of ours and the peer's look at the same process, host and disk at the same time."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+from runferry.logformat import load
+from runferry.sampler import Sampler, SamplerSettings
+from support import peer
+
+INTERVAL = 1.0  # s
+WORK = """
+import os, sys, threading, time
+folder = sys.argv[1]
+def work(share):
+    held, file = [], open(os.path.join(folder, str(os.getpid())), "wb", buffering=0)
+    while True:
+        begin = time.monotonic()
+        while time.monotonic() - begin < share / 10:
+            pass
+        held.append(os.urandom(1 << 17))
+        if len(held) > 400:
+            del held[:200]
+        file.write(bytes(1 << 17))
+        os.fdatasync(file.fileno())
+        time.sleep(max(0.0, 0.1 - (time.monotonic() - begin)))
+if os.fork() == 0:
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    work(0.1)
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+work(0.3)
+"""
+"""A process and its child: threads, a steady load, memory that grows and is given back, a file that is synced."""
+PEER = """
+import sys, wandb
+settings = wandb.Settings(
+    x_stats_sampling_interval=1.0, x_stats_pid=int(sys.argv[1]), x_stats_track_process_tree=True,
+    x_stats_disk_paths=("/", "/dev"), console="off",
+)
+run = wandb.init(mode="offline", settings=settings)
+print("ready", flush=True)
+sys.stdin.read()
+run.finish()
+"""
+TOTALS = ("disk.in", "disk.out", ".in", ".out", "network.")
+"""Ends and beginnings of keys that count from when a sampler began, which is not the same moment for all."""
+ONLY_OURS = {"disk.in", "disk.out"}
+"""Keys of the documented list that the peer does not write any more."""
+FLOAT32 = 1e-6
+"""The peer works with short floats here and there."""
+
+
+def side_by_side(folder, seconds):
+    """What two samplers of ours, half an interval apart, and the peer's saw: key -> [(s since 1970, value)] each."""
+    work = subprocess.Popen([sys.executable, "-c", WORK, folder], stdin=subprocess.PIPE)
+    command = [peer.PYTHON, "-c", PEER, str(work.pid)]
+    theirs = subprocess.Popen(
+        command, cwd=folder, env=peer.environment(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    ours = ([], [])
+    settings = SamplerSettings(
+        interval=INTERVAL, pid=work.pid, disk_paths=("/", "/dev"), cpu_norm="physical", self_metrics=False
+    )
+    samplers = [Sampler(settings, found.append) for found in ours]
+    try:
+        assert theirs.stdout.readline() == b"ready\n"
+        samplers[0].start()
+        time.sleep(INTERVAL / 2)
+        samplers[1].start()
+        time.sleep(seconds)
+    finally:
+        for sampler in samplers:
+            sampler.stop()
+        theirs.communicate(timeout=60)
+        work.communicate(timeout=10)
+    (log,) = folder.glob("wandb/*run-*/run-*.wandb")
+    samples = load(log).samples
+    return [*map(series, ours), series(samples)]
+
+
+def series(samples):
+    found = {}
+    for sample in samples:
+        for key, value in sample.values.items():
+            found.setdefault(key, []).append((sample.timestamp_ns / 1e9, float(value)))
+    return found
+
+
+def at(points, moment):
+    """The value at a moment, on the line between the readings around it."""
+    index = bisect.bisect_right(points, (moment, math.inf))
+    (t0, v0), (t1, v1) = points[index - 1], points[index]
+    return v0 + (v1 - v0) * (moment - t0) / (t1 - t0)
+
+
+def differences(first, second, window, *, total):
+    """`second` - `first` at the readings of `first` within the window; of totals, what was counted since it began."""
+    begin, end = window
+    base = at(second, begin) - at(first, begin) if total else 0.0
+    return [at(second, moment) - value - base for moment, value in first if begin <= moment < end]
+
+
+def disagreements(ours, again, theirs):
+    """Keys of which the peer's values are further from ours than the noise of two samplers of ours allows.
+
+    The mean of the differences may be that of the noise and four of its standard errors; nine of ten differences
+    may be twice the largest of the noise. Where there is no noise the values are the same.
+    """
+    found = {}
+    for key in sorted((ours.keys() & theirs.keys()) - ONLY_OURS):
+        lines = ours[key], again[key], theirs[key]
+        window = max(line[0][0] for line in lines), min(line[-1][0] for line in lines)
+        total = key.startswith(TOTALS) or key.endswith(TOTALS)
+        noise = differences(lines[0], lines[1], window, total=total)
+        apart = differences(lines[0], lines[2], window, total=total)
+        tiny = FLOAT32 * max(abs(value) for _, value in lines[0])
+        allowed = abs(statistics.mean(noise)) + 4 * statistics.pstdev(noise) / math.sqrt(len(noise)) + tiny
+        farthest = 2 * max(map(abs, noise)) + tiny
+        usual = sorted(map(abs, apart))[int(0.9 * (len(apart) - 1))]
+        if abs(statistics.mean(apart)) > allowed or usual > farthest:
+            found[key] = f"mean {statistics.mean(apart):.4g} (allowed {allowed:.4g}), {usual:.4g} ({farthest:.4g})"
+    return found
+
+
+@pytest.fixture
+def seen(tmp_path, request):
+    if reason := peer.missing():
+        pytest.skip(reason)
+    return side_by_side(tmp_path, request.param)
+
+
+HOST = {
+    "cpu",
+    "proc.cpu.threads",
+    "proc.memory.rssMB",
+    "proc.memory.percent",
+    "memory_percent",
+    "proc.memory.availableMB",
+    "disk./.usagePercent",
+    "disk./.usageGB",
+    "disk./dev.usagePercent",
+    "network.sent",
+    "network.recv",
+    "network.tcpRetransmits",
+}
+
+
+@pytest.mark.peer
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peer reads other sources elsewhere")
+@pytest.mark.parametrize("seen", [60], indirect=True)
+def test_a_minute_side_by_side(seen):
+    """Every key that both write agrees within the noise of two samplers of ours; the peer has none that we lack."""
+    ours, again, theirs = seen
+    assert ours.keys() == again.keys()
+    assert theirs.keys() >= HOST
+    assert {key for key in theirs if not key.startswith("gpu.")} - ours.keys() == set()
+    for line in itertools.chain(ours.values(), theirs.values()):
+        assert len(line) >= 55
+    assert disagreements(ours, again, theirs) == {}
