@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from runferry.sampler.supervisor import HelperRunner
 from support import peer
 
 HERE = Path(__file__).parent
+FIXTURES = HERE.parents[1] / "fixtures" / "sampler"
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 
@@ -77,6 +79,32 @@ def test_the_library_in_a_helper(shim, machine, monkeypatch):
     assert second == FIRST_DIE | {key: value for key, value in SECOND_DIE.items() if key != "gpu.1.gpu"}
     assert metadata["gpu_count"] == 2
     assert metadata["gpu_amd"][0]["unique_id"] == "0x51a0000000000000"
+
+
+def test_the_binding_in_a_helper(tmp_path, machine, monkeypatch):
+    """An installed binding is found without being loaded here, and is used in the helper."""
+    code = (HERE / "fake" / "amdsmi.py").read_text()
+    code += "\n\n_smi = FakeAmdSmi()\nglobals().update({n: getattr(_smi, n) for n in dir(_smi) if n.startswith('amdsmi_')})\n"
+    (tmp_path / "amdsmi.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    machine.write({"/sys/module/amdgpu/initstate": "live\n"})
+    assert AmdProbe().discover(machine.context()) is None
+    first, _, _, metadata = in_a_helper(machine)
+    assert (first["gpu.0.powerPercent"], first["gpu.1.gpu"]) == (80.0, 98.0)
+    assert metadata["gpu_type"] == "AMD Instinct MI300X"
+    assert "amdsmi" not in sys.modules
+
+
+def test_the_commands_in_a_helper(tmp_path, machine, monkeypatch):
+    """Where neither libraries nor files can be opened after all, the helper asks the program, no more often than else."""
+    program = tmp_path / "rocm-smi"
+    program.write_text(f"#!/bin/sh\nexec cat {FIXTURES}/rocm-smi-6x-mi300x.json\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    first, second, third, _ = in_a_helper(machine)
+    assert first["gpu.1.powerWatts"] == 612.0
+    assert second == third == {}
 
 
 @needs_compiler
