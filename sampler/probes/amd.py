@@ -133,8 +133,10 @@ class _Amd(Probe):
         for source in self._load():
             try:
                 source.open(ctx)
-            except ProbeUnavailableError as error:
-                reasons.append(f"{source.name}: {error}")
+            except Exception as error:  # a library of another version may fail in any way: the next source may not
+                known = isinstance(error, ProbeUnavailableError)
+                reasons.append(f"{source.name}: {error if known else repr(error)}")
+                source.close()
                 continue
             self._source = source
             self._before = nvidia_devices(ctx)

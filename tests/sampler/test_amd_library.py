@@ -16,6 +16,7 @@ from runferry.sampler.context import Context
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes.amd import AmdProbe
 from runferry.sampler.probes.amd_rsmi import RocmSmiSource, pci_text
+from runferry.sampler.probes.amd_sysfs import SysfsSource
 from runferry.sampler.supervisor import HelperRunner
 from support import peer
 
@@ -174,6 +175,26 @@ def test_the_peer_on_the_same_library(shim, tmp_path, machine, monkeypatch):
     }
     described = [{field.name: value for field, value in device.ListFields()} for device in devices]
     assert described == metadata["gpu_amd"]
+
+
+@needs_compiler
+def test_another_library_of_that_name(tmp_path, machine):
+    """A library without the functions at all is a reason to go on, not the end of all sources."""
+    library = tmp_path / "opt" / "rocm" / "lib" / "librocm_smi64.so"
+    library.parent.mkdir(parents=True)
+    subprocess.run(["cc", "-shared", "-x", "c", "-fPIC", "-o", library, "/dev/null"], check=True)
+    machine.write(
+        {
+            f"/sys/class/drm/card0/device/{name}": text
+            for name, text in (("vendor", "0x1002"), ("gpu_busy_percent", "7"))
+        }
+    )
+    probe, values = AmdProbe([RocmSmiSource(), SysfsSource()]), {}
+    probe.open(machine.context())
+    probe.sample(machine.context(), values)
+    assert values == {"gpu.0.gpu": 7.0}
+    with pytest.raises(ProbeUnavailableError, match=r"librocm_smi64: .*rsmi_init"):
+        AmdProbe([RocmSmiSource()]).open(machine.context())
 
 
 def test_no_library(machine):
