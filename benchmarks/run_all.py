@@ -6,10 +6,11 @@ import fleet_speed
 import log_latency
 import read_speed
 import rss
+import sampler_cost
 import sync_speed
 from common import machine
 
 if __name__ == "__main__":
     print(f"Measured on {machine()}; medians of rounds that took turns.\n")
-    for benchmark in (log_latency, rss, read_speed, sync_speed, fleet_speed):
+    for benchmark in (log_latency, rss, sampler_cost, read_speed, sync_speed, fleet_speed):
         print(benchmark.main(), flush=True)
