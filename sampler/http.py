@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import encodings.idna  # noqa: F401 - name lookups load it, and no thread may load a module while another forks
 import http.client
 import io
 import os
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 CONNECT_WITHIN = 3.0  # s, for all addresses of a name together
-ANSWER_WITHIN = 5.0  # s, from the first byte sent to the last received, redirects included; the peer's, too
+ANSWER_WITHIN = 5.0  # s, connecting and redirects included; the peer's, too
 LONGEST_ANSWER = 16 << 20  # bytes, as sent and again as unpacked
 MOST_REDIRECTS = 3
 
@@ -96,11 +97,13 @@ class Endpoint:
         try:
             parts = urlsplit(url)
             port = parts.port
+            host = parts.hostname or ""
+            host = host if host.isascii() else host.encode("idna").decode()
         except ValueError:
             raise AddressError("not a valid URL") from None  # the cause holds the URL
-        if parts.scheme not in _PORTS or not parts.hostname or re.search(r"[\s\x00-\x1f]", parts.hostname):
+        if parts.scheme not in _PORTS or not host or re.search(r"[\s\x00-\x1f]", host):
             raise AddressError("not an http or https URL")
-        self._scheme, self._host = parts.scheme, parts.hostname
+        self._scheme, self._host = parts.scheme, host
         self._port = _PORTS[parts.scheme] if port is None else port
         self._target = _target(parts)
         self._headers = _checked(headers or {})

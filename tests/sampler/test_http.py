@@ -335,6 +335,11 @@ def test_a_host_name_that_is_none():
         Endpoint(f"http://{'x' * 300}.example/").get()
 
 
+def test_a_name_beyond_ascii():
+    """It is asked for as name servers have it."""
+    assert repr(Endpoint("http://b\xfccher.invalid:81/")) == "Endpoint(http://xn--bcher-kva.invalid:81)"
+
+
 def test_version_six():
     """A host in brackets is asked with brackets."""
     try:

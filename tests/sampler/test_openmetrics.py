@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ from runferry.sampler import ProbeUnavailableError, SamplerSettings, series
 from runferry.sampler.engine import Engine
 from runferry.sampler.http import StatusError
 from runferry.sampler.probes.openmetrics import NoMetricsError, OpenMetricsProbe
+from support.certificates import server_context
 from support.rawserver import RawServer, reply
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
@@ -325,3 +328,39 @@ def test_nothing_is_loaded_without_endpoints():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "0 False\n"
+
+
+def test_no_module_is_loaded_by_the_threads(tmp_path):
+    """What is imported while the process forks stays locked in the child: all is there before the threads begin."""
+    code = """
+import sys
+from runferry.sampler import SamplerSettings, load_modules, registry
+from runferry.sampler.context import Context
+load_modules()
+url = sys.argv[1]
+settings = SamplerSettings(
+    probes=("openmetrics", "dcgm_exporter"),
+    open_metrics_endpoints={"plain": url, "named": url.replace("127.0.0.1", "localhost"), "tls": sys.argv[2]},
+    dcgm_exporter=url + "api/v1/query?query=up",
+)
+ctx = Context(settings)
+probes = list(registry.built_in(settings))
+for probe in probes:
+    assert probe.discover(ctx) is None
+before = set(sys.modules)
+for probe in probes:
+    probe.open(ctx)
+    for _ in range(2):
+        try:
+            probe.sample(ctx, {})
+        except Exception as error:
+            print(type(error).__name__, end=" ")
+print(sorted(set(sys.modules) - before))
+"""
+    packed = reply(gzip.compress(b'# TYPE m gauge\nm{a="b"} 1\n'), headers="Content-Encoding: gzip\r\n")
+    context, certificate = server_context(tmp_path)
+    with RawServer(packed) as server, RawServer(packed, tls=context) as secured:
+        command = [sys.executable, "-c", code, server.url, secured.url]
+        trusting = {**os.environ, "SSL_CERT_FILE": str(certificate)}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=trusting)
+    assert done.stdout == "QueryError QueryError []\n"
