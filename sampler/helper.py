@@ -8,7 +8,7 @@ Protocol: newline JSON. Requests on standard input, one answer each on standard 
         -> {"id": 1, "metadata": {...}}, or {"id": 1, "unavailable": "why", "loud": false} for good,
            or {"id": 1, "failed": "why"}: worth another try later
     {"id": 2, "op": "sample"}
-        -> {"id": 2, "values": {...}, "duration": 0.004, "error": null}
+        -> {"id": 2, "values": {...}, "duration": 0.004, "error": null, "notices": []}
 The helper ends when standard input ends, even in the middle of a call that hangs, and when its parent dies.
 """
 
@@ -71,7 +71,8 @@ class Host:
             stats.last_error = None
             self._runner.request(self._ctx.now)
             values = self._runner.take(self._ctx.now)
-            return {"values": values, "duration": stats.duration, "error": stats.last_error}
+            notices = list(self._runner.probe.notices)
+            return {"values": values, "duration": stats.duration, "error": stats.last_error, "notices": notices}
         raise ValueError(f"no such request: {request['op']!r}")
 
     def _open(self, request: dict[str, Any]) -> dict[str, Any]:

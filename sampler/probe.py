@@ -55,7 +55,7 @@ class Probe:
     metrics: ClassVar[tuple[Metric, ...]] = ()  # all that it may write
     interval: ClassVar[float] = 0.0  # least seconds between two samples; every tick if that is longer
     instance = ""  # tells instances of one probe apart, such as a path
-    notices: Sequence[str] = ()  # to be told to the user, each once; not heard from a helper process
+    notices: Sequence[str] = ()  # to be told to the user, each once
 
     @classmethod
     def instances(cls, settings: SamplerSettings) -> Iterable[Probe]:  # noqa: ARG003 - for overriding probes

@@ -261,6 +261,7 @@ class HelperRunner(Runner):
             elif "values" in answer:
                 self._values, self._values_from = answer["values"], self._since
                 self.stats.duration = answer["duration"]
+                self.probe.notices = tuple(map(str, answer["notices"]))
                 if answer["error"] is not None:
                     self._note_error(answer["error"])
                 self._backoff = FIRST_BACKOFF

@@ -84,6 +84,7 @@ class NvidiaProbe(Probe):
                     each.detach()
                 self._nvml.nvmlInit()
                 return
+        self.notices = [device.notice for device in self._devices if device.notice is not None]
         if ctx.settings.extended and any(f"gpu.{device.index}.energyJoules" in out for device in self._devices):
             out["run.energyKWh"] = sum(device.energy.total for device in self._devices) / JOULES_PER_KWH
 

@@ -13,6 +13,7 @@ from .nvml_calls import Calls, DeviceLostError, Getters
 from .nvml_events import XidWatch
 from .nvml_extended import Extended
 from .nvml_gauges import Gauges
+from .nvml_link import LinkWatch
 from .nvml_mig import Mig
 from .nvml_processes import Processes, SmShares, device_files, in_use, read_processes
 
@@ -39,6 +40,7 @@ class _Attached:
         self._extended = Extended(nvml, handle, calls)
         self._mig = Mig(nvml, handle, index, calls, sees)
         self._shares = SmShares(nvml, handle, calls)
+        self.link = LinkWatch(nvml, handle, calls, index)
         self._minor: int | None = None
 
     def sample(self, ctx: Context, out: Values, pids: Collection[int], tick: int, *, pcie: bool) -> None:
@@ -57,6 +59,8 @@ class _Attached:
         finally:
             for name, value in values.items():
                 out[f"gpu.{self._index}.{name}"] = value
+        if seldom:
+            self.link.look(values.get("gpu"))
         self._sample_processes(ctx, out, pids, values, processes)
 
     def _sample_processes(
@@ -140,6 +144,11 @@ class Device:
                 out[f"{prefix}.energyIntervalJ"] = used
             for name, value in self._xids.sample(self.index).items():
                 out[f"{prefix}.{name}"] = value
+
+    @property
+    def notice(self) -> str | None:
+        """What the user should know of the device."""
+        return self._attached.link.notice if self._attached is not None else None
 
     def detach(self) -> None:
         """Let go of the handle and what hangs on it; the next sample gets it anew."""

@@ -245,6 +245,19 @@ def test_call_that_takes_25_seconds(with_driver, run_sampler, fixture_json):
     assert "probe nvidia hangs" in warnings[0]
 
 
+def test_slow_link_is_told_from_the_helper(with_driver, run_sampler, fixture_json):
+    """What the probe has to tell the user comes from the other process, once."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][0]["pcie"]["width"] = 4
+    with_driver(data)
+    _, samples, warnings = run_sampler()
+    wait_for(lambda: warnings)
+    seen = len(samples)
+    wait_for(lambda: len(samples) > seen + 2)
+    assert len(warnings) == 1
+    assert "generation 5 with 4 lanes instead of 5 with 16" in warnings[0]
+
+
 @pytest.mark.slow
 def test_call_that_takes_6_seconds(with_driver, run_sampler, fixture_json):
     """A call that comes back brings its keys back, from the same helper; meanwhile the other keys missed no tick."""

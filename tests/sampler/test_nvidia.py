@@ -305,6 +305,28 @@ def test_visible_devices_keep_their_order(cuda, seen):
     assert visible(DEVICES, {"CUDA_VISIBLE_DEVICES": cuda}) == seen
 
 
+def test_slow_link_of_a_busy_device_is_told(gpus, fixture_json):
+    """A link below its best is told after three readings under load; at rest it may save power."""
+    data = fixture_json("nvml-h100x2.json")
+    first, second = data["devices"]
+    first["pcie"] |= {"gen": 3, "width": 8}
+    second["pcie"] |= {"gen": 1}
+    second["utilization"] = {"gpu": 2, "memory": 0}
+    probe = gpus(data)
+    told = []
+    for _ in range(13):
+        probe.next()
+        told.append(list(probe.probe.notices))
+    assert told[:8] == [[]] * 8
+    assert (
+        told[12]
+        == told[8]
+        == [
+            "the PCIe link of GPU 0 is slower under load than it could be: generation 3 with 8 lanes instead of 5 with 16"
+        ]
+    )
+
+
 def test_no_driver_no_library(machine):
     """Where nothing of a driver is there, the probe says so without loading anything."""
     assert "no NVIDIA driver" in NvidiaProbe().discover(machine.context())
