@@ -109,6 +109,8 @@ def ours(kinds: list[Kind], logs: list[Path], server: Server, folder: Path) -> N
     environ = peer.environment(folder, RUNFERRY_API_KEY=server.key)
     command = [sys.executable, "-m", "runferry.cli", "sync", "--json", "--base-url", server.url, *kinds[0].options]
     command += [log.parent for log in logs]
+    for log in logs:
+        log.touch()  # however long ago it was made, a killed run is to be taken for a live one
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     verdicts = {event["run"]: event["verdict"] for event in events if event["type"] == "run_done"}
