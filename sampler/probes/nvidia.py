@@ -13,12 +13,14 @@ from ..proctree import walk
 from .nvml_calls import LIBRARY_MISMATCH, NO_LIBRARY, LibraryClosedError, code_of
 from .nvml_device import Device
 from .nvml_events import XidWatch
+from .nvml_kmsg import KernelLog
 from .nvml_library import driver_signs, initialise
 from .nvml_metadata import read_identity, read_metadata
 from .nvml_metrics import METRICS
 from .nvml_select import Named, select, visible
 
 JOULES_PER_KWH = 3.6e6
+KERNEL_LOG = "/dev/kmsg"
 
 
 class NvidiaProbe(Probe):
@@ -29,7 +31,6 @@ class NvidiaProbe(Probe):
 
     name = "nvidia"
     tier = Tier.HELPER
-    prefixes = ("gpu.", "run.energyKWh")
     metrics = METRICS
 
     def __init__(self, nvml: ModuleType | Any = None) -> None:
@@ -68,7 +69,7 @@ class NvidiaProbe(Probe):
             raise ProbeUnavailableError("NVML finds no device")
         chosen = select(ctx.settings.gpu_device_ids, identities, os.environ)
         seen = visible(identities, os.environ)
-        self._xids = xids = XidWatch(nvml)
+        self._xids = xids = XidWatch(nvml, KernelLog(ctx.path(KERNEL_LOG)))
         self._devices = [Device(nvml, index, turn, _Sees(index, seen), xids) for turn, index in enumerate(chosen)]
         self._metadata = read_metadata(ctx, nvml, identities, sampled=chosen, seen=seen)
 

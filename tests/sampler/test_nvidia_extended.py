@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from runferry.sampler.probes.nvml_kmsg import KernelLog
 
 
 def of(values, prefix="gpu.0."):
@@ -307,6 +308,51 @@ def test_driver_that_reports_no_events(gpus, fixture_json):
     data["devices"][0]["event_types"] = 1
     probe = gpus(data, extended=True)
     assert not [key for key in probe.next() if "xid" in key]
+
+
+def test_errors_from_the_kernel_log(gpus, fixture_json, machine):
+    """A driver without events is heard by way of the kernel's log, if that may be read; what was there before is not new."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][1]["event_types"] = 8
+    before = "4,1,1,-;NVRM: Xid (PCI:0000:1b:00): 31, pid=1, name=python, Ch 00000010\n"
+    machine.write({"/dev/kmsg": before})
+    probe = gpus(data, extended=True)
+    first = probe.next()
+    assert first["gpu.0.xid.count"] == first["gpu.1.xid.count"] == 0
+    with (machine.root / "dev" / "kmsg").open("a") as log:
+        log.write("6,2,2,-;usb 1-1: new device\n")
+        log.write("4,3,3,-;NVRM: Xid (PCI:0000:1c:00): 94, pid=7, name=python\n")  # of a device that reports itself
+        log.write("4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 63, pid=7\n4,5,5,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=7\n")
+    values = probe.next()
+    assert (values["gpu.0.xid.count"], values["gpu.0.xid.last"]) == (2, 79)
+    assert values["gpu.1.xid.count"] == 0
+
+
+class Pipe:
+    """/dev/kmsg as the kernel has it: a record per read, an error where some were lost, another where there are no more."""
+
+    def __init__(self, *reads):
+        self.reads = list(reads)
+
+    def read(self, fd, size):
+        answer = self.reads.pop(0) if self.reads else BlockingIOError()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_kernel_log_that_lost_records(tmp_path, monkeypatch):
+    """Records that were overwritten are lost, those behind them are not."""
+    (tmp_path / "kmsg").touch()
+    log = KernelLog(str(tmp_path / "kmsg"))
+    assert log.open()
+    kernel = Pipe(BrokenPipeError(), b"4,9,9,-;NVRM: Xid (PCI:0000:1b:00): 48, pid=7\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("runferry.sampler.probes.nvml_kmsg.os.read", kernel.read)
+        assert list(log.new_xids()) == [((0, 0x1B, 0), 48)]
+        assert list(log.new_xids()) == []
+    log.close()
+    assert list(log.new_xids()) == []
 
 
 def test_wait_that_can_never_work_ends(gpus, fixture_json):
