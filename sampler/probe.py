@@ -51,7 +51,6 @@ class Probe:
 
     name: ClassVar[str]
     tier: ClassVar[Tier] = Tier.INLINE
-    prefixes: ClassVar[tuple[str, ...]] = ()  # what its keys start with; no other probe may use them
     metrics: ClassVar[tuple[Metric, ...]] = ()  # all that it may write
     interval: ClassVar[float] = 0.0  # least seconds between two samples; every tick if that is longer
     instance = ""  # tells instances of one probe apart, such as a path

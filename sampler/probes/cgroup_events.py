@@ -30,7 +30,6 @@ class CgroupEventsProbe(ExtendedProbe):
 
     name = "cgroup"
     source = "/proc/self/cgroup"
-    prefixes = ("cgroup.memory.", "cgroup.cpu.", "cgroup.pids")
     metrics: ClassVar = (
         _metric("memory.limitMB", "MiB", "memory.max (v1: memory.limit_in_bytes)"),
         _metric(

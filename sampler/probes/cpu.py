@@ -49,7 +49,6 @@ class CpuProbe(Probe):
     """`cpu`, `proc.cpu.*`; with `per_core` also `cpu.{i}.cpu_percent`."""
 
     name = "cpu"
-    prefixes = ("cpu", "proc.cpu.")
     metrics: ClassVar = (
         Metric(
             "cpu",

@@ -30,7 +30,6 @@ class CpuTemperatureProbe(ExtendedProbe):
 
     name = "cpu_temperature"
     source = "/sys/class"
-    prefixes = ("cpu.avg_temp",)
     metrics: ClassVar = (
         Metric(
             "cpu.avg_temp",

@@ -111,7 +111,6 @@ class DcgmExporterProbe(Probe):
 
     name = "dcgm_exporter"
     tier = Tier.THREAD
-    prefixes = ()  # its keys are those of a device by NVML, wherever the device is
     metrics: ClassVar[tuple[Metric, ...]] = tuple(_declared())
 
     def __init__(self, url: str, settings: SamplerSettings) -> None:

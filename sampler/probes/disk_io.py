@@ -69,7 +69,6 @@ class DiskIoProbe(Probe):
     """`disk.in`, `disk.out` and `disk.{device}.in|out`: MiB read from and written to disk; `extended` adds to these."""
 
     name = "disk_io"
-    prefixes = ("disk.",)
     metrics: ClassVar = (
         Metric(
             "disk.in",

@@ -23,7 +23,6 @@ class DiskUsageProbe(Probe):
 
     name = "disk_usage"
     tier = Tier.THREAD
-    prefixes = ("disk./",)
     metrics: ClassVar = (
         Metric("disk.{path}.usagePercent", "%", "statvfs", "used / (used + free to users)", test=_TEST),
         Metric("disk.{path}.usageGB", "GiB", "statvfs", "used blocks, those reserved for root not counted", test=_TEST),

@@ -20,7 +20,6 @@ class HostCpuProbe(ExtendedProbe):
 
     name = "host_cpu"
     source = "/proc/stat"
-    prefixes = ("host.cpu.",)
     metrics: ClassVar = tuple(
         Metric(
             f"host.cpu.{key}",

@@ -30,7 +30,6 @@ class HostMemoryProbe(ExtendedProbe):
 
     name = "host_memory"
     source = "/proc/meminfo"
-    prefixes = ("host.memory.", "swap.")
     metrics: ClassVar = (
         *(_metric(f"host.memory.{key}", "MiB", field) for key, field in _SIZES.items()),
         _metric("host.memory.hugepagesFree", "count", "HugePages_Free"),

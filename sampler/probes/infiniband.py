@@ -70,7 +70,6 @@ class InfinibandProbe(ExtendedProbe):
     name = "infiniband"
     source = _ROOT
     tier = Tier.THREAD
-    prefixes = ("ib.",)
     metrics: ClassVar = (
         *(
             _metric(

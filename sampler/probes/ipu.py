@@ -59,7 +59,6 @@ class IpuProbe(Probe):
 
     name = "ipu"
     tier = Tier.HELPER
-    prefixes = ("ipu.",)
     metrics: ClassVar[tuple[Metric, ...]] = (
         _gauge("average board temp (C)", "degrees C", "average board temp"),
         _gauge("average die temp (C)", "degrees C", "average die temp"),

@@ -22,7 +22,6 @@ class LoadProbe(ExtendedProbe):
 
     name = "load"
     source = "/proc/loadavg"
-    prefixes = ("system.load", "system.uptime")
     metrics: ClassVar = (
         *(
             _metric(f"system.load{minutes}", "count", "/proc/loadavg", f"tasks that run or wait, over {minutes} min")

@@ -43,7 +43,6 @@ class LustreProbe(ExtendedProbe):
 
     name = "lustre"
     source = _FOLDERS[0]
-    prefixes = ("lustre.",)
     metrics: ClassVar = (
         _metric("readRate", "bytes/s", "read_bytes", "rise of the sum / time"),
         _metric("writeRate", "bytes/s", "write_bytes", "rise of the sum / time"),

@@ -19,7 +19,6 @@ class MemoryProbe(Probe):
     """`memory_percent`, `proc.memory.*`."""
 
     name = "memory"
-    prefixes = ("memory_percent", "proc.memory.")
     metrics: ClassVar = (
         Metric(
             "memory_percent",

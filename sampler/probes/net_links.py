@@ -30,7 +30,6 @@ class NetLinksProbe(ExtendedProbe):
     name = "net_links"
     source = "/proc/net/dev"
     tier = Tier.THREAD
-    prefixes = ("net.",)
     metrics: ClassVar = (
         _metric("drops", "count", "/proc/net/dev", "packets dropped, both ways", Kind.TOTAL),
         _metric("errors", "count", "/proc/net/dev", "packets with errors, both ways", Kind.TOTAL),

@@ -50,7 +50,6 @@ class NetworkProbe(Probe):
     """`network.sent|recv` (bytes), `network.tcpRetransmits`; `per_interface` and `extended` add to these."""
 
     name = "network"
-    prefixes = ("network.",)
     metrics: ClassVar = (
         Metric("network.sent", "bytes", "/proc/net/dev", "summed over all but lo and members", Kind.TOTAL, test=_TEST),
         Metric("network.recv", "bytes", "/proc/net/dev", "summed over all but lo and members", Kind.TOTAL, test=_TEST),

@@ -58,7 +58,6 @@ class NfsProbe(ExtendedProbe):
 
     name = "nfs"
     source = _STATS
-    prefixes = ("nfs.",)
     metrics: ClassVar = (
         _metric("readRate", "bytes/s", "READ", "bytes received / time"),
         _metric("writeRate", "bytes/s", "WRITE", "bytes sent / time"),

@@ -163,7 +163,6 @@ class DcgmDaemonProbe(Probe):
 
     name = "dcgm"
     tier = Tier.HELPER
-    prefixes = ("gpu.",)
     metrics = tuple(
         Metric(
             f"gpu.{{i}}.{name}",

@@ -48,7 +48,6 @@ class OpenMetricsProbe(Probe):
 
     name = "openmetrics"
     tier = Tier.THREAD
-    prefixes = ("openmetrics.",)
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(
             "openmetrics.{endpoint}.{metric}.{i}",

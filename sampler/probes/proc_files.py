@@ -23,7 +23,6 @@ class ProcFilesProbe(ExtendedProbe):
 
     name = "proc_files"
     source = "/proc/self/fd"
-    prefixes = ("proc.fds",)
     metrics: ClassVar = (
         _metric("fds", "count", "fd", "open files, summed over the process"),
         _metric("fdsPercent", "%", "fd, limits", "open files / soft limit, of the process that has most of them"),

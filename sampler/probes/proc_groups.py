@@ -59,7 +59,6 @@ class ProcGroupsProbe(ExtendedProbe):
 
     name = "proc_groups"
     source = "/proc/self/cmdline"
-    prefixes = (*(f"proc.{group}." for group in GROUPS), "proc.states.")
     metrics: ClassVar = (
         _metric(
             "proc.{group}.cpuCores",

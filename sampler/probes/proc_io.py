@@ -24,7 +24,6 @@ class ProcIoProbe(ExtendedProbe):
 
     name = "proc_io"
     source = "/proc/self/io"
-    prefixes = ("proc.io.",)
     metrics: ClassVar = tuple(
         Metric(
             key,

@@ -30,7 +30,6 @@ class ProcMemoryProbe(ExtendedProbe):
     source = "/proc/self/smaps_rollup"
     tier = Tier.THREAD
     interval = 60.0
-    prefixes = ("proc.memory.pssMB", "proc.memory.ussMB")
     metrics: ClassVar = (
         _metric("pssMB", "Pss: a page that n processes share counts 1 / n in each"),
         _metric("ussMB", "Private_*: pages that no other process has"),

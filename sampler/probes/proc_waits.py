@@ -27,7 +27,6 @@ class ProcWaitsProbe(ExtendedProbe):
 
     name = "proc_waits"
     source = "/proc/self/stat"
-    prefixes = ("proc.ctxSwitches.", "proc.majorFaultsRate", "proc.runDelayPercent")
     metrics: ClassVar = (
         _metric(
             "ctxSwitches.volRate",

@@ -37,7 +37,6 @@ class PsiProbe(ExtendedProbe):
 
     name = "psi"
     source = "/proc/pressure"
-    prefixes = ("psi.", "cgroup.psi.")
     metrics: ClassVar = (
         _metric("psi", "/proc/pressure/{resource}"),
         _metric("cgroup.psi", "{resource}.pressure of the process's own group"),

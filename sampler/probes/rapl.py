@@ -29,7 +29,6 @@ class RaplProbe(ExtendedProbe):
 
     name = "rapl"
     source = _ROOT
-    prefixes = ("rapl.",)
     metrics: ClassVar = (
         _metric("powerWatts", "W", "rise / time", Kind.INTERVAL),
         _metric("energyJoules", "J", "rise, across wraps", Kind.TOTAL),

@@ -16,7 +16,6 @@ class ShmProbe(ExtendedProbe):
 
     name = "shm"
     source = "/dev/shm"  # noqa: S108 - looked at, never written
-    prefixes = ("shm.",)
     metrics: ClassVar = (
         Metric(
             "shm.usedPercent",

@@ -22,7 +22,6 @@ class TcpProbe(ExtendedProbe):
 
     name = "tcp"
     source = "/proc/net/snmp"
-    prefixes = ("tcp.",)
     metrics: ClassVar = (
         _metric("retransRate", "1/s", "/proc/net/snmp Tcp RetransSegs", "rise / time", Kind.INTERVAL),
         _metric("listenDrops", "count", "/proc/net/netstat TcpExt ListenDrops", "connections refused", Kind.TOTAL),

@@ -60,7 +60,6 @@ class TpuProbe(Probe):
 
     name = "tpu"
     tier = Tier.HELPER
-    prefixes = ("tpu.",)
     metrics: ClassVar[tuple[Metric, ...]] = (
         *(metric for family in FAMILIES for metric in _metrics(family)),
         Metric(

@@ -74,7 +74,6 @@ class TrainiumProbe(Probe):
 
     name = "trainium"
     tier = Tier.THREAD
-    prefixes = ("trn.",)
     metrics: ClassVar[tuple[Metric, ...]] = (
         _runtime(
             "trn.{i}.neuroncore_utilization",

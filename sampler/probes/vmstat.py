@@ -25,7 +25,6 @@ class VmstatProbe(ExtendedProbe):
 
     name = "vmstat"
     source = "/proc/vmstat"
-    prefixes = ("host.vm.",)
     metrics: ClassVar = (
         *(_metric(key, field) for key, field in _FIELDS.items()),
         _metric("allocStall", "allocstall_*", "rise over all zones / time: allocations that waited for memory"),

@@ -332,6 +332,30 @@ def test_sampler_emits_at_start_then_on_deadlines_and_at_the_end(machine, clock,
     assert all(sample.values == {"memory_percent": 75.0, "proc.memory.availableMB": 1.0} for sample in samples)
 
 
+def test_a_paused_sampler_takes_the_first_and_the_last_sample_only(machine, clock, monkeypatch):
+    """Ticks while paused are dropped, not made up for; after it the deadlines are those of before."""
+    proc_files(machine)
+    samples, done = [], threading.Event()
+    settings = SamplerSettings(interval=10.0, probes=("memory",))
+    sampler = Sampler(settings, samples.append, clock=clock, root=str(machine.root))
+
+    def wait(event, timeout):
+        clock.waits.append(timeout)
+        {2: sampler.pause, 4: sampler.resume}.get(len(clock.waits), lambda: None)()
+        if len(clock.waits) > 5:
+            sampler.pause()
+            done.set()
+            return event.wait(20)
+        clock.now += timeout
+        return False
+
+    monkeypatch.setattr(clock, "wait", wait)
+    sampler.start()
+    assert done.wait(20)
+    sampler.stop()
+    assert [sample.timestamp_ns // 10**9 - 1_700_000_000 for sample in samples] == [1000, 1010, 1040, 1050, 1050]
+
+
 def test_first_sample_comes_at_once_and_stop_is_quick():
     """On this machine: a first record within a moment of start, real keys, and an end without delay."""
     first = threading.Event()

@@ -89,6 +89,14 @@ def test_values_come_from_another_process(run_in_helper):
     assert answer(runner, 2.0)["steady.count"] == 2
 
 
+def test_only_the_sampler_decides_when_a_helper_samples(run_in_helper):
+    """The least interval is counted here alone: a helper that is asked answers, whatever its own clock says."""
+    runner = opened(run_in_helper("Rare"))
+    assert answer(runner, 1.0)["steady.count"] == 1
+    assert not runner.request(3000.0)
+    assert answer(runner, 3601.0)["steady.count"] == 2
+
+
 def test_output_of_the_library_does_not_mix_with_answers(run_in_helper):
     """What a vendor library prints goes nowhere."""
     runner = opened(run_in_helper("Chatty"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,52 @@ def test_list_must_be_a_list():
     """JSON that opens a list and is none is named."""
     with pytest.raises(ValueError, match="Expecting"):
         SamplerSettings(disk_paths='["/a"')
+
+
+@pytest.mark.parametrize("text", ["amd=60, cpu = 2.5", '{"amd": 60, "cpu": "2.5"}', {"amd": 60.0, "cpu": 2.5}])
+def test_mappings_may_come_from_the_environment(text):
+    """Intervals of probes are accepted as pairs, as a JSON object or as any mapping."""
+    assert SamplerSettings(probe_intervals=text).probe_intervals == {"amd": 60.0, "cpu": 2.5}
+
+
+@pytest.mark.parametrize("intervals", [{"cpu": -1}, {"cpu": float("nan")}, {"cpu": 1e9}, {"cpu": "often"}, "cpu", 5])
+def test_wrong_intervals_of_probes_are_refused(intervals):
+    """What is no time to wait, or no mapping, is a ValueError at once."""
+    with pytest.raises(ValueError, match=r"interval|mapping|pairs|float"):
+        SamplerSettings(probe_intervals=intervals)
+
+
+@pytest.mark.parametrize(
+    ("given_filters", "filters"),
+    [
+        (None, ()),
+        ("a.*,b", ("a.*", "b")),
+        ('["a:b"]', ("a:b",)),
+        ('{"a": {"pod": "x"}}', {"a": {"pod": "x"}}),
+        ({"a": {}}, {"a": {}}),
+    ],
+)
+def test_filters_are_patterns_or_a_mapping(given_filters, filters):
+    """A mapping without labels is kept: it means any labels."""
+    assert SamplerSettings(open_metrics_filters=given_filters).open_metrics_filters == filters
+
+
+def test_settings_go_to_a_helper_and_back():
+    """All settings survive the way to a helper as JSON."""
+    settings = SamplerSettings(
+        disk_paths=("/a",), probe_intervals={"amd": 60}, open_metrics_filters={"a": {"b": "c"}}, gpu_type="G"
+    )
+    assert SamplerSettings(**json.loads(json.dumps(asdict(settings)))) == settings
+
+
+def test_secrets_are_not_shown():
+    """Headers and URLs may hold a password."""
+    settings = SamplerSettings(
+        open_metrics_http_headers={"A": "5ec2e7"},
+        open_metrics_endpoints={"a": "http://u:5ec2e7@host/"},
+        dcgm_exporter="http://u:5ec2e7@host/",
+    )
+    assert "5ec2e7" not in repr(settings)
 
 
 @given(st.dictionaries(st.text(max_size=20), st.one_of(st.floats(), st.integers(), st.booleans(), st.none())))

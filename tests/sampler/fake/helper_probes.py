@@ -106,3 +106,10 @@ class Stopped(Steady):
         super().sample(ctx, out)
         if self.count == 2:
             os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class Rare(Steady):
+    """Is asked once an hour."""
+
+    name = "rare"
+    interval = 3600.0
