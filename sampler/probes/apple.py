@@ -34,7 +34,6 @@ class AppleProbe(Probe):
 
     name = "apple"
     tier = Tier.HELPER
-    prefixes = ("gpu.0.", "cpu.ecpu_", "cpu.pcpu_", "cpu.avg_temp", "cpu.powerWatts", "ane.", "system.")
     metrics = (
         _metric(
             "gpu.0.gpu",
@@ -152,7 +151,6 @@ class AppleMemoryProbe(Probe):
 
     name = "apple_memory"
     tier = Tier.THREAD
-    prefixes = ("memory.used", "swap.used")
     metrics = (
         _metric(
             "memory.used",
