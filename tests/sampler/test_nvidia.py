@@ -184,6 +184,33 @@ def test_transient_error_costs_one_tick(gpus):
     assert all("gpu.0.temp" in values and "gpu.1.gpu" in values for values in told)
 
 
+@pytest.mark.parametrize(
+    ("fn", "key"),
+    [
+        ("nvmlGpmQueryDeviceSupport", "gpu.0.smActive"),
+        ("nvmlGpmSampleGet", "gpu.0.smActive"),
+        ("nvmlDeviceGetMigMode", "gpu.2.mig.2.memoryTotal"),
+        ("nvmlDeviceGetHandleByIndex", "gpu.0.temp"),
+    ],
+)
+def test_transient_error_at_the_first_tick(gpus, fixture_json, fn, key):
+    """What is found out once per device is found out later if it failed at first."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"] += fixture_json("nvml-a100-mig.json")["devices"]
+    first = {"nvmlDeviceGetHandleByIndex": 3, "nvmlDeviceGetMigMode": 2}.get(fn, 1)  # opening asks for these, too
+    probe = gpus(data, script=[fault(fn, "UNKNOWN", call=first, device=device) for device in range(3)])
+    assert key not in probe.next()
+    probe.next()
+    assert key in probe.next()
+
+
+def test_in_a_container_the_device_s_number_is_asked_until_it_is_known(gpus, machine):
+    """One failure to tell /dev/nvidia{n} does not cost the process keys for good."""
+    probe = gpus("nvml-h100x2.json", pids=(7,), script=[fault("nvmlDeviceGetMinorNumber", "UNKNOWN", call=2)])
+    machine.link("/proc/7/fd/11", "/dev/nvidia0")
+    assert ["gpu.process.0.gpu" in probe.next() for _ in range(2)] == [False, True]
+
+
 def test_lasting_transient_error_is_asked_seldom_but_for_ever(gpus):
     """After three failures in a row the call is tried every eighth tick, and comes back when it works."""
     script = [fault("nvmlDeviceGetTemperature", "NO_DATA", call=call) for call in range(1, 6)]
@@ -244,7 +271,10 @@ def test_library_that_lost_its_state_is_initialised_again(gpus):
     probe = gpus("nvml-h100x2.json", script=[fault("nvmlDeviceGetTemperature", "UNINITIALIZED", call=2)])
     told = ["gpu.0.temp" in probe.next() for _ in range(3)]
     assert told == [True, False, True]
-    assert probe.probe._nvml.calls["nvmlInit", None] == 2
+    calls = probe.probe._nvml.calls
+    assert calls["nvmlInit", None] == 2
+    # Twice while opening, then once in each of the library's lives: old handles are of no use in a new one.
+    assert calls["nvmlDeviceGetHandleByIndex", 0] == 4
 
 
 def test_metadata(gpus, machine):
