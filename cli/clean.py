@@ -50,16 +50,16 @@ class Span(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic
 def command(paths: tuple[Path, ...], *, older_than: float, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete the directories of runs of which everything is at the server; all others are kept, with the reason.
 
-    PATHS are as for sync; ./wandb by default. A run goes if its cursor says that all of it arrived, log and files have
+    PATHS are as for sync, patterns in quotes too; ./wandb by default. A run goes if its cursor says that all of it arrived, log and files have
     not changed since, its end was seen, and nobody syncs it. That is looked at again just before it is deleted.
 
     On a terminal it asks once. Elsewhere nothing is deleted without --yes.
 
-    Exit code 1: something that was to be deleted could not be.
+    Exit code 1: something that was to be deleted could not be, or a folder could not be looked into.
     """
     from ..logformat.rundir import TRASH
     from ..sync import UsageError
-    from ..sync.clean import Cleaner, Fate
+    from ..sync.clean import Cleaner, Fate, trash_places
 
     if not paths and not Path("wandb").exists():
         raise click.ClickException("no wandb directory here: name a run directory, or a folder of them")
@@ -67,6 +67,7 @@ def command(paths: tuple[Path, ...], *, older_than: float, yes: bool, dry_run: b
     try:
         cleaner = Cleaner(older_than=older_than)
         candidates = cleaner.look(paths)
+        places = trash_places(paths)
     except UsageError as error:
         raise click.ClickException(str(error)) from None
     going = [candidate for candidate in candidates if candidate.fate is Fate.DELETABLE]
@@ -81,7 +82,7 @@ def command(paths: tuple[Path, ...], *, older_than: float, yes: bool, dry_run: b
         freed += candidate.bytes if fate in {Fate.DELETED, Fate.DELETABLE} else 0
         _tell(candidate, fate.value, reason, as_json=as_json)
     sweeps = delete or (yes and not dry_run)
-    left = cleaner.sweep(paths) if sweeps else cleaner.leftovers(paths)
+    left = cleaner.sweep(places) if sweeps else cleaner.leftovers(places)
     _finish(fates, freed, left, as_json=as_json)
     if left and not (sweeps or as_json):
         what = "directory" if left == 1 else "directories"

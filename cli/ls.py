@@ -13,8 +13,9 @@ import click
 from ..logformat import GapReason, RunState, find_logs, head_of, read_records, run_id_of
 from ..logformat.segments import Head
 from ..sync.clock import SystemClock
+from ..sync.errors import UsageError
 from ..sync.liveness import Liveness
-from ..sync.plan import read_head
+from ..sync.plan import LogHead, expanded, read_head, shut_folder
 from ..sync.report import counted, elapsed
 from ..sync.status import sync_status
 from .paths import SomePath
@@ -32,11 +33,16 @@ def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> No
     """List every run below PATHS (default: ./wandb), oldest first: what it is, how it ended, how much was synced.
 
     Every log is read in full, so what is listed is what can be read. A log without an end whose run goes on in a later
-    one is `continued`. Exit code 1: a log is damaged or unreadable.
+    one is `continued`. PATHS may be patterns, as for sync. Exit code 1: a log is damaged, or a log or folder unreadable.
     """
+    shut: list[LogHead] = []
     try:
-        logs = [log for path in paths or (Path("wandb"),) for log in find_logs(path)]
-    except FileNotFoundError as error:
+        logs = [
+            log
+            for path in expanded(paths or (Path("wandb"),))
+            for log in find_logs(path, unreadable=lambda error: shut.append(shut_folder(error, "are not listed")))
+        ]
+    except (FileNotFoundError, UsageError) as error:
         hint = "" if paths else " (no wandb directory here: name a path)"
         raise click.UsageError(f"{error}{hint}") from error
     began = {log: _head(log) for log in dict.fromkeys(logs)}
@@ -52,8 +58,18 @@ def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> No
         for log, head in sorted(began.items(), key=lambda item: (item[1].start_time_ns, item[0]))
     )
     damaged = _print_json(rows) if as_json else _print_table(rows, count=len(logs))
-    if damaged:
+    _tell_shut(shut, as_json=as_json)
+    if damaged or shut:
         sys.exit(1)
+
+
+def _tell_shut(shut: list[LogHead], *, as_json: bool) -> None:
+    """The folders into which nobody can look: what is in them is not listed."""
+    for path, problem in {str(head.path): head.problem for head in shut}.items():
+        if as_json:
+            click.echo(plain_json({"type": "problem", "path": path, "problem": problem}))
+        else:
+            click.echo(f"{printable(path)}: {printable(problem)}", err=True)
 
 
 def _head(log: Path) -> Head:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -30,6 +30,8 @@ from ..logformat import (
 from ..logformat.describe import describe
 from ..logformat.schema import KINDS
 from ..logformat.segments import fold
+from ..sync.clock import SystemClock
+from ..sync.liveness import Liveness
 from ..sync.report import counted, elapsed
 from .paths import SomePath
 from .text import clip, plain_json, printable, stale_after_option, when
@@ -58,7 +60,7 @@ def command(
     A run that was resumed has several logs. The summary is that of all which lie in one wandb directory; of a path that
     is a log it is that log's. Logs that lie elsewhere may be named together.
 
-    Exit code 1 says that part of a log could not be read; every such gap is shown where it lies.
+    Exit code 1 says that part of a log, or all of it, could not be read; every gap is shown where it lies.
     """
     unknown = sorted(set(kinds) - {*KINDS.values(), "unknown", "empty"})
     if unknown:
@@ -75,12 +77,18 @@ def command(
             damaged = _print_summary(logs, as_json=as_json, stale_after=stale_after)
         else:
             damaged = _print_records(log, kinds, as_json=as_json)
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        raise click.ClickException(f"{error.filename or log}: {error.strerror}") from error
+        if error.filename is None:
+            raise  # of standard output
+        _fail(f"{error.filename}: {error.strerror}")
     if damaged:
         sys.exit(1)
+
+
+def _fail(problem: str) -> NoReturn:
+    """Say what cannot be read, and end."""
+    click.echo(f"Error: {printable(problem)}", err=True)
+    sys.exit(1)
 
 
 def _logs_of_run(named: Sequence[tuple[Path, Path]]) -> list[Path]:
@@ -96,10 +104,13 @@ def _one_log(path: Path) -> Path:
         named = sorted(Path("wandb").glob(f"*run-*-{glob.escape(str(path))}/{glob.escape(log_name(str(path)))}"))
         path = named[-1] if named else path
     folder = latest_run(path) if path.is_dir() and not list(path.glob("*.wandb")) else path
+    shut: list[OSError] = []
     try:
-        logs = find_logs(folder or path)
+        logs = find_logs(folder or path, unreadable=shut.append)
     except FileNotFoundError:
         raise click.UsageError(f"{path}: neither a path here nor the id of a run in ./wandb") from None
+    if not logs and shut:
+        _fail(f"{shut[0].filename}: the folder cannot be read ({shut[0].strerror})")
     if not logs:
         raise click.UsageError(f"{path}: no log (run-<id>.wandb) here")
     if len(logs) > 1:
@@ -113,7 +124,7 @@ def _print_records(log: Path, kinds: tuple[str, ...], *, as_json: bool) -> bool:
     if not as_json:
         click.echo(printable(f"log {log}"))
         click.echo(f"{'offset':>10}  {'num':>6}  kind")
-    for item in read_records(log):
+    for item in _records(log):
         if isinstance(item, Gap):
             damaged = True
             _print_gap(item, as_json=as_json)
@@ -126,6 +137,20 @@ def _print_records(log: Path, kinds: tuple[str, ...], *, as_json: bool) -> bool:
         has = ", ".join(sorted(counts)) or "no record"
         click.echo(printable(f"no record of kind {', '.join(missing)} in {log}, which has {has}{hint}"), err=True)
     return damaged
+
+
+def _records(log: Path) -> Iterator[Record | Gap]:
+    """What is in a log; an error of reading names it, so that it is told from one of printing."""
+    items = read_records(log)
+    while True:
+        try:
+            item = next(items, None)
+        except OSError as error:
+            error.filename = error.filename or str(log)
+            raise
+        if item is None:
+            return
+        yield item
 
 
 def _print_record(record: Record, *, as_json: bool) -> bool:
@@ -175,7 +200,7 @@ def _print_summary(logs: list[Path], *, as_json: bool, stale_after: float) -> bo
     for log, _ in zip(logs, fold(logs, state), strict=True):
         gaps += ((log, gap) for gap in state.gaps[known:])
         known = len(state.gaps)
-    status = state.status(age=age_of(logs[-1]), stale_after=stale_after)
+    status = status_of(state, logs[-1], stale_after)
     if as_json:
         click.echo(plain_json(_summary_object(logs, state, status, gaps)))
         return bool(gaps)
@@ -227,6 +252,15 @@ def _summary_object(logs: list[Path], state: RunState, status: str, gaps: list[t
         ],
         "records_lost": state.records_lost,
     }
+
+
+def status_of(state: RunState, log: Path, stale_after: float) -> str:
+    """`finished`, `failed`, `running` or `crashed`: as `ls` and a sync judge a run whose newest log is `log`."""
+    status = state.status(age=0.0)
+    is_open = state.has_run and status == "running"
+    if is_open and not Liveness(SystemClock()).is_alive(log, log.stat().st_mtime, stale_after):
+        return "crashed"
+    return status
 
 
 def age_of(log: Path) -> float:

@@ -352,7 +352,8 @@ def verdict_line(report: RunReport) -> str:
 
 def clean_line(event: Cleaned) -> str:
     """What became of a run's directories, in one line."""
-    parts = [f"{event.fate:<10}{printable(os.path.dirname(event.logs[0]))}"]  # noqa: PTH120 - texts that came as texts
+    there = os.path.dirname(event.logs[0]) if event.run else event.logs[0]  # noqa: PTH120 - texts that came as texts
+    parts = [f"{event.fate:<10}{printable(there)}"]
     parts += [size(event.bytes)] if event.bytes else []
     parts += [f"and {len(event.logs) - 1} more of this run"] if len(event.logs) > 1 else []
     parts += [printable(event.reason)] if event.reason else []

@@ -36,8 +36,8 @@ from .integrity import verify_log
 from .liveness import Liveness
 from .lock import Lock, LockedError
 from .places import Places, default_state_dir, is_writable
-from .plan import LogHead, read_head
-from .report import counted, elapsed
+from .plan import LogHead, expanded, in_time, read_head, shut_folder
+from .report import counted, elapsed, shorten
 
 _MOVING = ".moving"  # end of a name in the trash: it is not decided yet whether it stays there
 
@@ -65,10 +65,14 @@ class Candidate:
     """Why it is kept; empty if it may be deleted."""
     server: str = ""
     """Base URL of the server that has it, if it may be deleted."""
+    is_shut: bool = False
+    """It is a folder that cannot be listed: nobody knows whether runs are in it."""
 
     @property
     def fate(self) -> Fate:
-        """Kept, or deletable."""
+        """Kept, or deletable; failed for a folder into which nobody can look."""
+        if self.is_shut:
+            return Fate.FAILED
         return Fate.KEPT if self.reason else Fate.DELETABLE
 
 
@@ -114,15 +118,16 @@ class Cleaner:
         self._remove = remove
 
     def look(self, paths: Iterable[str | os.PathLike[str]]) -> list[Candidate]:
-        """The runs below `paths`, in the order of their paths. Nothing is changed.
+        """The runs below `paths`, and the folders that cannot be listed, in the order of their paths. Nothing is changed.
 
         Raises:
             UsageError: nothing is at one of the paths.
         """
         runs: dict[tuple[str, str, str], list[LogHead]] = {}
-        found: list[Candidate] = []
+        logs_there, shut = _logs(paths)
+        found = [Candidate("", (folder.path,), 0, folder.problem, is_shut=True) for folder in shut]
         readable: list[LogHead] = []
-        for log in _logs(paths):
+        for log in logs_there:
             head = read_head(log)
             if head.problem or head.salvaged:
                 reason = head.problem or "its run record is damaged"
@@ -138,7 +143,7 @@ class Cleaner:
                 runs.setdefault((head.entity, head.project, head.run_id), []).append(head)
         listings: _Listings = {}
         for heads in runs.values():
-            heads.sort(key=lambda head: (head.start_ns, os.fspath(head.path)))
+            heads = list(in_time(heads))  # noqa: PLW2901 - in the order that a sync has them
             logs = tuple(head.path for head in heads)
             size = sum(_size(folder) for folder in {log.parent for log in logs})
             try:
@@ -151,12 +156,13 @@ class Cleaner:
 
     def delete(self, candidate: Candidate) -> tuple[Fate, str]:
         """Delete the directories of a run, if it still may go; what became of them, and why."""
+        logs = tuple(log.absolute() for log in candidate.logs)  # where one is may be what goes
         try:
-            with self._locks(candidate.logs):
-                sent = self._check(candidate.logs, {})
-                for log in candidate.logs:
+            with self._locks(logs):
+                sent = self._check(logs, {})
+                for log in logs:
                     self._check_content(log)
-                moved = self._move(candidate.logs, sent.marks)
+                moved = self._move(logs, sent.marks)
         except (_KeptError, LockedError) as error:
             return Fate.KEPT, str(error)
         except OSError as error:
@@ -169,12 +175,12 @@ class Cleaner:
             return Fate.FAILED, f"not all of it is deleted, the next clean goes on: {error.strerror or error}"
         return Fate.DELETED, ""
 
-    def sweep(self, paths: Iterable[str | os.PathLike[str]]) -> int:
-        """Delete what an earlier clean that was killed has left in the trash; how many directories that were.
+    def sweep(self, folders: Iterable[str | os.PathLike[str]]) -> int:
+        """Delete what an earlier clean that was killed has left in the trash of these folders; how many directories that were.
 
         What was only moved there when it was killed is put back. What a clean that lives is at is left to it.
         """
-        folders = _trash_folders(paths)
+        folders = _trash_of(folders)
         entries = self._left(folders)
         decided = {_token(entry) for entry in entries if not entry.name.endswith(_MOVING)}
         given_up = []
@@ -196,9 +202,9 @@ class Cleaner:
                 folder.rmdir()
         return count
 
-    def leftovers(self, paths: Iterable[str | os.PathLike[str]]) -> int:
+    def leftovers(self, folders: Iterable[str | os.PathLike[str]]) -> int:
         """How many directories a `sweep` would delete or put back."""
-        return len(self._left(_trash_folders(paths)))
+        return len(self._left(_trash_of(folders)))
 
     def _left(self, folders: list[Path]) -> list[Path]:
         """What lies in trash folders and is nobody's any more."""
@@ -251,7 +257,7 @@ class Cleaner:
         if cursor is None:
             raise _KeptError(note or "it was not synced from here")
         if not cursor.complete:
-            raise _KeptError(f"not all of it is at the server: sent so far {counted(cursor.sent.history, 'row')}")
+            raise _KeptError(_what_lacks(cursor, status.st_size))
         if cursor.size != status.st_size or cursor.offset != cursor.size:
             raise _KeptError("it has changed since it was synced")
         if read_heartbeat(log) is not None and Liveness(self._clock).is_alive(log, status.st_mtime, stale_after=1.0):
@@ -347,16 +353,48 @@ class Cleaner:
             trash.parent.rmdir()  # the trash itself, once it is empty
 
 
-def _logs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+def trash_places(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The folders in which the trash of these paths may lie. Ask before anything is deleted: then the paths may be gone.
+
+    Raises:
+        UsageError: nothing is at one of the paths.
+    """
+    names = list(expanded(paths))
+    places = {Path(name).absolute() for name in names}
+    logs, _ = _logs(names)
+    return sorted(places | {place.parent for place in places} | {log.absolute().parent.parent for log in logs})
+
+
+def _logs(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[Path], list[LogHead]]:
+    """The logs below `paths`, each once, and the folders that cannot be listed."""
     found: dict[str, Path] = {}
-    for path in paths:
+    shut: dict[Path, LogHead] = {}
+
+    def tell(error: OSError) -> None:
+        folder = shut_folder(error, "stay")
+        shut[folder.path] = folder
+
+    for path in expanded(paths):
         try:
-            logs = find_logs(path)
+            logs = find_logs(path, unreadable=tell)
         except FileNotFoundError as error:
             raise UsageError(str(error)) from None
         for log in logs:
             found.setdefault(os.path.abspath(log), log)  # noqa: PTH100 - a link must stay one
-    return list(found.values())
+    return list(found.values()), list(shut.values())
+
+
+def _what_lacks(cursor: Cursor, size: int) -> str:
+    """Why a run is not whole at the server, and what to do where no sync can change that."""
+    rest = "the rest is at the server. If that is all there will be, delete its directory by hand"
+    if cursor.size == size and cursor.lacks == len(cursor.gaps) + len(cursor.dropped) > 0:
+        if cursor.gaps:
+            where = shorten([f"bytes {start}-{end}" for start, end in cursor.gaps])
+            return (
+                f"the log is damaged ({where}): {rest}; a whole copy of the log in its place is sent by the next sync"
+            )
+        return f"no server takes some of its values ({shorten(cursor.dropped)}): {rest}"
+    return f"not all of it is at the server: sent so far {counted(cursor.sent.history, 'row')}"
 
 
 def _check_place(log: Path) -> None:
@@ -421,12 +459,9 @@ def _token(trash: Path) -> str:
     return trash.name.removesuffix(_MOVING).rpartition(".")[2]
 
 
-def _trash_folders(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The trash folders of the paths, and of the folders in which logs lie."""
-    places = {Path(path).absolute() for path in paths}
-    places |= {log.absolute().parent.parent for log in _logs(paths)} | {place.parent for place in places}
-    folders = [place / TRASH for place in places]
-    return sorted(folder for folder in folders if folder.is_dir() and not folder.is_symlink())
+def _trash_of(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    trash = {Path(folder).absolute() / TRASH for folder in folders}
+    return sorted(folder for folder in trash if folder.is_dir() and not folder.is_symlink())
 
 
 def _unlink_latest(folder: Path) -> None:

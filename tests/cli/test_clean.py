@@ -14,7 +14,7 @@ from runferry.cli import group
 from runferry.logformat.rundir import TRASH
 from support import logs
 from support.fakebackend import URL
-from support.syncrig import Rig
+from support.syncrig import Rig, shut_out
 
 
 def clean(rig: Rig, *arguments: Any, **options: Any) -> Any:
@@ -101,6 +101,40 @@ def test_older_than(rig: Rig, span: str, fate: str) -> None:
     result = clean(rig, "--json", "--older-than", span)
 
     assert json.loads(result.stdout.splitlines()[0])["fate"] == fate
+
+
+@pytest.mark.parametrize("named", ["run-20260921_141320-done", "run-*-done/*.wandb"])
+def test_what_is_named_may_be_gone_afterwards(rig: Rig, named: str) -> None:
+    """A run, or a log by a pattern, of which nothing is left: the end is told all the same, and what a killed one left goes."""
+    left = rig.folder / TRASH / "run-20260101_000000-gone.0011aabb"
+    left.mkdir(parents=True)
+    environment = {"RUNFERRY_STATE_DIR": str(rig.state)}
+    result = CliRunner().invoke(group, ["clean", "--json", "--yes", f"{rig.folder}/{named}"], env=environment)
+
+    assert result.exit_code == 0
+    done, end = map(json.loads, result.stdout.splitlines())
+    assert (done["fate"], end["type"], end["counts"], end["leftovers"]) == ("deleted", "done", {"deleted": 1}, 1)
+    assert not left.parent.exists()
+
+
+def test_the_folder_that_one_is_in_may_go(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing asks where that is once it is gone."""
+    monkeypatch.chdir(rig.folder / "run-20260921_141320-done")
+    environment = {"RUNFERRY_STATE_DIR": str(rig.state)}
+    result = CliRunner().invoke(group, ["clean", "--yes", "."], env=environment)
+
+    assert (result.exit_code, result.stdout.split()[0]) == (0, "deleted")
+    assert [folder.name for folder in rig.folder.iterdir()] == ["run-20260922_000000-alive"]
+
+
+def test_a_folder_that_cannot_be_looked_into_is_1(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, and the runs that can be seen are told as ever."""
+    shut_out(monkeypatch, rig.folder / "run-20260922_000000-alive")
+    result = clean(rig)
+
+    assert result.exit_code == 1
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["deletable", "failed"]
+    assert "run-20260922_000000-alive  the folder cannot be read (Permission denied)" in result.stdout
 
 
 def test_wrong_usage_is_2(rig: Rig) -> None:

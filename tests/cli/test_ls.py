@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from runferry.cli import group
+from runferry.logformat.heartbeat import Process, heartbeat_path, heartbeat_text
 from support import logs
-from support.syncrig import Rig
+from support.syncrig import Rig, shut_out
 
 
 @pytest.fixture
@@ -42,6 +44,44 @@ def test_a_partial_run_is_called_so(rig: Rig) -> None:
     rig.settle(log)
     rig.sync()
     assert ls(rig)[0]["sync"] == "synced"
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With exit code 1, as a log that cannot be read: `no runs found` alone would say that there are none. So it is for `show`."""
+    shut = rig.run().parent
+    shut_out(monkeypatch, shut)
+    listed = CliRunner().invoke(group, ["ls", str(rig.folder)])
+    (told,) = ls(rig)
+    shown = CliRunner().invoke(group, ["show", str(shut)])
+
+    assert listed.exit_code == shown.exit_code == 1
+    assert f"{shut}: the folder cannot be read (Permission denied)" in listed.stderr
+    assert (told["type"], told["path"]) == ("problem", str(shut))
+    assert f"{shut}: the folder cannot be read (Permission denied)" in shown.stderr
+
+
+def test_patterns_are_taken_as_by_a_sync(rig: Rig) -> None:
+    """One in quotes, which no shell has expanded; one that nothing matches is a mistake."""
+    rig.run()
+    result = CliRunner().invoke(group, ["ls", f"{rig.folder}/run-*"])
+    nothing = CliRunner().invoke(group, ["ls", f"{rig.folder}/nope-*"])
+
+    assert (result.exit_code, nothing.exit_code) == (0, 2)
+    assert "a1b2c3d4" in result.stdout
+
+
+def test_show_judges_a_run_as_ls_does(rig: Rig) -> None:
+    """By its heartbeat: a process of this machine that is gone leaves a crashed run at once, one that is there a running one."""
+    log = logs.simple_run(rig.folder, exit_code=None)
+
+    def status(process: Process) -> tuple[str, str]:
+        heartbeat_path(log).write_bytes(heartbeat_text(process, 0.0))
+        shown = CliRunner().invoke(group, ["show", "--summary", "--json", str(log)])
+        return json.loads(shown.stdout)["status"], ls(rig)[0]["status"]
+
+    assert status(Process.current()._replace(start="1")) == ("crashed", "crashed")
+    os.utime(log, (0, 0))
+    assert status(Process.current()) == ("running", "running")
 
 
 def test_a_run_that_was_sent_has_a_page(rig: Rig) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from runferry.sync import Report, SyncSettings, sync
 from runferry.sync.credentials import ApiKey
 from runferry.sync.transport import Answer, Request
@@ -62,6 +64,18 @@ def marker(log: Path) -> Path:
 
 def cursor(log: Path) -> Path:
     return log.with_name(log.name + ".cursor")
+
+
+def shut_out(monkeypatch: pytest.MonkeyPatch, shut: Path) -> None:
+    """Let nobody list a folder when logs are looked for, as its permissions would for all but root."""
+    real = os.scandir
+
+    def scandir(folder: Any) -> Any:
+        if Path(folder) == shut:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return real(folder)
+
+    monkeypatch.setattr("runferry.logformat.rundir.find_logs.__kwdefaults__", {"unreadable": None, "scan": scandir})
 
 
 def unsealed(log: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from runferry.sync.cursor import prefix_hash
 from runferry.sync.lock import Lock
 from runferry.sync.report import Verdict
 from support import logs
-from support.syncrig import Rig, cursor, marker, unsealed
+from support.syncrig import Rig, cursor, marker, shut_out, unsealed
 
 
 def cleaner(rig: Rig, **options: Any) -> Cleaner:
@@ -282,15 +282,48 @@ def test_a_run_whose_end_was_not_seen_is_kept(rig: Rig) -> None:
 
 
 def test_a_partial_run_is_kept(rig: Rig) -> None:
-    """What is missing at the server is nowhere else."""
+    """What is missing at the server is nowhere else; a file of it may turn up yet."""
     log = rig.run()
-    data = bytearray(log.read_bytes())
+    logs.make_log(log, logs.files_record("gone.txt"), append=True)
+    rig.settle(log)
+    assert rig.only(rig.sync(log)).verdict is Verdict.PARTIAL
+
+    assert reason(rig) == "not all of it is at the server: sent so far 5 rows"
+
+
+def test_a_damaged_log_of_which_the_rest_was_sent_says_so(rig: Rig) -> None:
+    """No sync brings what is lost: the reason names the damage, and the ways out."""
+    log = rig.run()
+    whole = log.read_bytes()
+    data = bytearray(whole)
     data[400] ^= 1
     log.write_bytes(data)
     rig.settle(log)
     assert rig.only(rig.sync(log)).verdict is Verdict.PARTIAL
 
-    assert "not all of it is at the server" in reason(rig)
+    assert reason(rig).startswith("the log is damaged (bytes 367-403): the rest is at the server")
+    assert "by hand" in reason(rig)
+    log.write_bytes(whole[:-9])
+    assert reason(rig).startswith("not all of it is at the server")
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether runs are in it nobody knows, so it is no silent success."""
+    log = synced(rig)
+    theirs = rig.run(run_id="theirs").parent
+    shut_out(monkeypatch, theirs)
+    done, shut = look(rig)
+
+    assert (done.logs, done.fate) == ((log,), Fate.DELETABLE)
+    assert (shut.logs, shut.fate) == ((theirs,), Fate.FAILED)
+    assert "Permission denied" in shut.reason
+
+
+def test_patterns_are_taken_as_by_a_sync(rig: Rig) -> None:
+    """One in quotes, which no shell has expanded."""
+    log = synced(rig)
+
+    assert [found.logs for found in cleaner(rig).look([f"{rig.folder}/run-*-a1b2*"])] == [(log,)]
 
 
 def test_young_runs_are_kept_where_that_is_asked_for(rig: Rig) -> None:
