@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import ntpath
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,11 +28,18 @@ def driver_signs(platform: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     return _windows_libraries(environ) if platform == "win32" else LINUX_SIGNS
 
 
+def load_library(path: str) -> Any:
+    """Load a C library. OSError if it is not there."""
+    from ctypes import CDLL  # for helpers only: the sampler's own process needs none of it
+
+    return CDLL(path)
+
+
 def initialise(
     nvml: Any,
     platform: str,
     environ: Mapping[str, str],
-    load: Callable[[str], Any] = ctypes.CDLL,
+    load: Callable[[str], Any] = load_library,
 ) -> None:
     """Load and initialise the library; what the binding does not find is looked for where else it may lie.
 

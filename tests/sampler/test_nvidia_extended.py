@@ -374,7 +374,7 @@ def test_events_after_the_library_lost_its_state(gpus, fixture_json):
     nvml = probe.probe._nvml
     nvml._happens((0, 31))
     nvml._happens("NVML_ERROR_UNINITIALIZED")
-    probe.probe._xids._thread.join(5)
+    probe.probe._session.xids._thread.join(5)
     probe.next()  # finds out
     assert probe.next()["gpu.0.xid.count"] == 1
     nvml._happens((0, 43))

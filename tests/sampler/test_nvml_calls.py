@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes import nvml_library
@@ -251,6 +254,15 @@ def test_scripted_faults(gpus, fixture_json, fake_pynvml, monkeypatch):
     assert 30 in slept
     assert "gpu.1.lost" in probe.next(after=60)  # its handle, asked for the fourth time, is refused
     assert "gpu.1.temp" in probe.next(after=60)
+
+
+def test_the_training_process_loads_none_of_it():
+    """Where the sampler runs there is the probe and what it says of its keys; all else is for the helper."""
+    code = "import sys; import runferry.sampler.probes.{0}; print(*sorted(set(sys.modules) & {1}))"
+    heavy = "{'ctypes', 'pynvml', 'runferry.sampler.probes.nvml_device', 'runferry.sampler.probes.nvidia_dcgm_library'}"
+    for module in ("nvidia", "nvidia_dcgm"):
+        command = [sys.executable, "-c", code.format(module, heavy)]
+        assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == []
 
 
 def test_closing_without_having_opened():
