@@ -205,10 +205,10 @@ def test_a_call_that_takes_long(helped, seconds):
     helped.second()  # asks
     for _ in range(seconds):
         helped.second()
-    child.answer(values={"library": 1}, duration=float(seconds), error=None)
+    child.answer(values={"library": 1}, duration=float(seconds), error=None, notices=[])
     helped.heard()
     helped.second()  # too old to be true; asks again
-    child.answer(values={"library": 2}, duration=0.01, error=None)
+    child.answer(values={"library": 2}, duration=0.01, error=None, notices=[])
     helped.heard()
     helped.second()
     times = [sample.timestamp_ns for sample in helped.samples if "beat" in sample.values]
