@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import random
 import statistics
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from support import peer
 
 INTERVAL = 1.0  # s
 WORK = """
-import os, sys, threading, time
+import os, random, sys, threading, time
 folder = sys.argv[1]
 def work(share):
     held, file = [], open(os.path.join(folder, str(os.getpid())), "wb", buffering=0)
@@ -30,7 +31,7 @@ def work(share):
             del held[:200]
         file.write(bytes(1 << 17))
         os.fdatasync(file.fileno())
-        time.sleep(max(0.0, 0.1 - (time.monotonic() - begin)))
+        time.sleep(random.uniform(0.02, 0.13))  # in step with no sampler
 if os.fork() == 0:
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     work(0.1)
@@ -101,17 +102,19 @@ def at(points, moment):
 
 
 def differences(first, second, window, *, total):
-    """`second` - `first` at the readings of `first` within the window; of totals, what was counted since it began."""
+    """`second` - `first` at the readings of `first` in the window; of totals, what they differ by more than at first."""
     begin, end = window
-    base = at(second, begin) - at(first, begin) if total else 0.0
-    return [at(second, moment) - value - base for moment, value in first if begin <= moment < end]
+    found = [at(second, moment) - value for moment, value in first if begin <= moment < end]
+    base = statistics.median(found[: len(found) // 4]) if total else 0.0
+    return [difference - base for difference in found]
 
 
 def disagreements(ours, again, theirs):
     """Keys of which the peer's values are further from ours than the noise of two samplers of ours allows.
 
-    The mean of the differences may be that of the noise and four of its standard errors; nine of ten differences
-    may be twice the largest of the noise. Where there is no noise the values are the same.
+    The median of the differences, of totals that of the last quarter, may be that of the noise and four of its
+    standard errors; nine of ten differences may be twice the largest of the noise. Where there is no noise the values
+    are the same. Medians, because a single event between two readings is no disagreement.
     """
     found = {}
     for key in sorted((ours.keys() & theirs.keys()) - ONLY_OURS):
@@ -120,12 +123,14 @@ def disagreements(ours, again, theirs):
         total = key.startswith(TOTALS) or key.endswith(TOTALS)
         noise = differences(lines[0], lines[1], window, total=total)
         apart = differences(lines[0], lines[2], window, total=total)
+        tail = len(noise) // 4 if total else len(noise)
         tiny = FLOAT32 * max(abs(value) for _, value in lines[0])
-        allowed = abs(statistics.mean(noise)) + 4 * statistics.pstdev(noise) / math.sqrt(len(noise)) + tiny
+        allowed = abs(statistics.median(noise[-tail:])) + 4 * statistics.pstdev(noise) / math.sqrt(tail) + tiny
         farthest = 2 * max(map(abs, noise)) + tiny
+        middle = statistics.median(apart[-tail:])
         usual = sorted(map(abs, apart))[int(0.9 * (len(apart) - 1))]
-        if abs(statistics.mean(apart)) > allowed or usual > farthest:
-            found[key] = f"mean {statistics.mean(apart):.4g} (allowed {allowed:.4g}), {usual:.4g} ({farthest:.4g})"
+        if abs(middle) > allowed or usual > farthest:
+            found[key] = f"median {middle:.4g} (allowed {allowed:.4g}), nine of ten {usual:.4g} ({farthest:.4g})"
     return found
 
 
@@ -165,3 +170,25 @@ def test_a_minute_side_by_side(seen):
     for line in itertools.chain(ours.values(), theirs.values()):
         assert len(line) >= 55
     assert disagreements(ours, again, theirs) == {}
+
+
+def test_what_counts_as_agreement():
+    """The same value seen at other moments agrees, with one event between two readings; a scale or an offset does not."""
+    chance = random.Random(1)
+    steps = list(itertools.accumulate(chance.uniform(0, 2) for _ in range(700)))
+
+    def seen_by(phase, *, scale=1.0, offset=0.0, event=0.0):
+        moments = [phase + second + chance.uniform(0, 0.01) for second in range(60)]
+        return {
+            "cpu": [(moment, scale * (20 + steps[int(10 * moment)] % 3) + offset) for moment in moments],
+            "disk.vda.out": [
+                (moment, scale * (steps[int(10 * moment)] - steps[int(10 * phase)])) for moment in moments
+            ],
+            "proc.cpu.threads": [(moment, scale * 4) for moment in moments],
+            "network.sent": [(moment, scale * event * (moment > 30.3)) for moment in moments],
+        }
+
+    ours, again = seen_by(0.1, event=60.0), seen_by(0.6, event=60.0)
+    assert disagreements(ours, again, seen_by(0.4, event=60.0)) == {}
+    assert disagreements(ours, again, seen_by(0.4, scale=1.1, event=60.0)).keys() == ours.keys()
+    assert disagreements(ours, again, seen_by(0.4, offset=2, event=60.0)).keys() == {"cpu"}
