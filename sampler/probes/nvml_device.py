@@ -51,9 +51,9 @@ class _Attached:
         values: Values = {}
         processes = read_processes(self._nvml, self._handle, self._calls)
         try:
-            self._gauges.sample(ctx.now, values, aliases=settings.seed_aliases, seldom=seldom, pcie=pcie)
+            profiled = self._gauges.sample(ctx.now, values, aliases=settings.seed_aliases, seldom=seldom, pcie=pcie)
             if settings.extended:
-                self._extended.sample(ctx.now, values)
+                self._extended.sample(ctx.now, values, links=not profiled)
                 if seldom:
                     self._extended.sample_seldom(values)
         finally:

@@ -54,8 +54,11 @@ class Extended:
         self._throttled: dict[str, Rate] = {}
         self._fastest: int | None = None  # MHz
 
-    def sample(self, now: float, values: Values) -> None:
-        """Add what changes from tick to tick; `values` holds the device's other values of this tick."""
+    def sample(self, now: float, values: Values, *, links: bool) -> None:
+        """Add what changes from tick to tick, the traffic of the links only if `links`.
+
+        `values` holds the device's other values of this tick.
+        """
         self._sample_throttling(now, values)
         _put(values, "pstate", self._get("PerformanceState"))
         if self._fastest is None:
@@ -64,7 +67,7 @@ class Extended:
             values["clockRatio"] = values["smClock"] / self._fastest
         temperature = self._fields.read("memory temperature", [_MEMORY_TEMPERATURE])
         _put(values, "memoryTemp", temperature.get(_MEMORY_TEMPERATURE))
-        if "nvlinkTxBytes" not in values:
+        if links:
             values.update(self._nvlink.sample_traffic(now))
 
     def sample_seldom(self, values: Values) -> None:

@@ -29,16 +29,17 @@ class Gauges:
         self._get = Getters(nvml, handle, calls)
         self._profiler = Profiler(nvml, handle, calls)
 
-    def sample(self, now: float, values: Values, *, aliases: bool, seldom: bool, pcie: bool) -> None:
+    def sample(self, now: float, values: Values, *, aliases: bool, seldom: bool, pcie: bool) -> bool:
         """Write the values at `now` (s); those that are slow only if `seldom`, PCIe rates (40 ms) only if `pcie`.
 
-        `aliases` adds the documented spelling of a key beside the peer's.
+        `aliases` adds the documented spelling of a key beside the peer's. Returns whether there are profiling counters,
+        which tell of traffic.
         """
         self._sample_load(values)
         self._sample_power(values)
         self._sample_clocks(values, seldom=seldom)
         self._sample_errors(values, aliases=aliases)
-        self._sample_traffic(values, now, pcie=pcie)
+        return self._sample_traffic(values, now, pcie=pcie)
 
     def _sample_load(self, values: Values) -> None:
         rates = self._get("UtilizationRates")
@@ -87,16 +88,18 @@ class Gauges:
         if aliases:  # the documented spelling
             _put_int(values, "unCorrectedMemoryErrors", uncorrected)
 
-    def _sample_traffic(self, values: Values, now: float, *, pcie: bool) -> None:
+    def _sample_traffic(self, values: Values, now: float, *, pcie: bool) -> bool:
         """Profiling counters where there are any; else PCIe, a device per tick: each call measures for 20 ms."""
         profile = self._profiler.sample(now)
         if profile is not None:
             values.update(profile)
-        elif pcie:
+            return True
+        if pcie:
             for name, direction in (("pcieTxBytes", _PCIE_TX), ("pcieRxBytes", _PCIE_RX)):
                 rate = self._get("PcieThroughput", direction)  # KiB/s
                 if rate is not None:
                     values[name] = float(rate * KIB)
+        return False
 
     def close(self) -> None:
         """Release the profiling samples."""

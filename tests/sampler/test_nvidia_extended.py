@@ -156,6 +156,14 @@ def test_nvlink_traffic_of_newer_links(gpus, board):
     assert values["nvlinkRxBytes"] == 0.0
 
 
+def test_traffic_is_of_one_source(gpus):
+    """Where there are profiling counters, a tick that they miss is not filled in from the links' own counters."""
+    script = [fault("nvmlGpmSampleGet", "UNKNOWN", call=call) for call in (3, 4)]
+    probe = gpus("nvml-h100x2.json", extended=True, script=script)
+    told = ["gpu.0.nvlinkTxBytes" in probe.next() for _ in range(5)]
+    assert told == [False, True, False, False, True]
+
+
 @pytest.mark.parametrize(
     ("told", "errors", "recoveries"),
     [
