@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 import time
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from runferry.sampler import SamplerSettings
 from runferry.sampler.context import Context
@@ -424,3 +428,113 @@ def test_a_dead_file_system_costs_its_own_path_only(machine, monkeypatch, clock)
         assert time.monotonic() - started < 2
     finally:
         released.set()
+
+
+class FakePsutil:
+    """As much of psutil as the portable probe asks for, of a machine in hand."""
+
+    WINDOWS = True
+    Error = psutil.Error
+    refused = ()
+
+    def __init__(self):
+        self.nets = {"lo0": (100, 100), "en0": (5, 7)}
+        self.disks = {"disk0": (MIB, MIB), "disk1": (0, 0)}
+        self.people = {1: (0.0, 0.0, 1.0)}  # pid -> CPU s, those of ended children, start
+
+    def virtual_memory(self):
+        if "memory" in self.refused:
+            raise PermissionError("not for you")
+        return SimpleNamespace(available=1000, total=4000)
+
+    def net_io_counters(self, pernic):
+        return {name: SimpleNamespace(bytes_sent=sent, bytes_recv=got) for name, (sent, got) in self.nets.items()}
+
+    def disk_io_counters(self, perdisk):
+        disks = {name: SimpleNamespace(read_bytes=a, write_bytes=b) for name, (a, b) in self.disks.items()}
+        return disks or None
+
+    def disk_usage(self, path):
+        return SimpleNamespace(percent=25.0, used=1 << 30)
+
+    def cpu_count(self):
+        return 4
+
+    def Process(self, pid):  # noqa: N802 - as psutil has it
+        if 1 not in self.people:
+            raise psutil.NoSuchProcess(pid)
+        return FakeProcess(self, 1)
+
+
+class FakeProcess:
+    def __init__(self, machine, pid):
+        self.machine, self.pid = machine, pid
+
+    def children(self, recursive):
+        return [FakeProcess(self.machine, pid) for pid in self.machine.people if pid != 1]
+
+    def oneshot(self):
+        return contextlib.nullcontext()
+
+    def cpu_times(self):
+        own, ended, _ = self.machine.people[self.pid]
+        return SimpleNamespace(user=own, system=0.0, children_user=ended, children_system=0.0)
+
+    def create_time(self):
+        return self.machine.people[self.pid][2]
+
+    def ppid(self):
+        return 1 if self.pid != 1 else 0
+
+    def num_threads(self):
+        return 3
+
+    def memory_info(self):
+        return SimpleNamespace(rss=MIB)
+
+
+def test_portable_counts_as_the_others_do(machine, sampled, monkeypatch):
+    """Without loopback, by disk, with what children used that ended, and with a disk's total after it is gone."""
+    fake = FakePsutil()
+    monkeypatch.setitem(sys.modules, "psutil", fake)
+    fake.people |= {2: (50.0, 0.0, 2.0)}
+    probe = sampled(PortableProbe(), machine.context(pid=1))
+    fake.nets = {"lo0": (900, 900), "en0": (15, 27), "en1": (1000, 1000)}
+    fake.disks = {"disk0": (3 * MIB, 2 * MIB), "disk1": (0, MIB)}
+    fake.people = {1: (2.0, 52.0, 1.0), 3: (4.0, 0.0, 30.0)}
+    assert probe.next(after=4.0) == {
+        "cpu": 50.0,  # 2 s of its own, 2 s of the one that ended, 4 s of the one that began
+        "proc.cpu.threads": 6.0,
+        "proc.memory.rssMB": 2.0,
+        "proc.memory.percent": 100 * 2 * MIB / 4000,
+        "memory_percent": 75.0,
+        "proc.memory.availableMB": 1000 / MIB,
+        "network.sent": 10.0,
+        "network.recv": 20.0,
+        "disk.in": 2.0,
+        "disk.out": 2.0,
+        "disk.disk0.in": 2.0,
+        "disk.disk0.out": 1.0,
+        "disk.disk1.in": 0.0,
+        "disk.disk1.out": 1.0,
+        "disk./.usagePercent": 25.0,
+        "disk./.usageGB": 1.0,
+    }
+    fake.disks = {"disk0": (3 * MIB, 2 * MIB)}
+    assert probe.next()["disk.out"] == 2.0
+
+
+def test_portable_loses_what_one_call_refuses(machine, monkeypatch):
+    """A system that refuses one thing, or the process that is gone, costs the keys of that only; the error is told."""
+    fake = FakePsutil()
+    monkeypatch.setitem(sys.modules, "psutil", fake)
+    probe, ctx = PortableProbe(), machine.context(pid=1)
+    probe.open(ctx)
+    fake.people, values = {}, {}
+    probe.sample(ctx, values)
+    assert {"memory_percent", "network.sent"} <= set(values)
+    assert not {"cpu", "proc.memory.rssMB"} & set(values)
+    fake.refused, fake.disks, values = ("memory",), {}, {}
+    with pytest.raises(PermissionError):
+        probe.sample(ctx, values)
+    assert set(values) == {"network.sent", "network.recv", "disk./.usagePercent", "disk./.usageGB"}
