@@ -232,7 +232,10 @@ class HelperRunner(Runner):
                 break
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
-                self._accept(child, line)
+                try:
+                    self._accept(child, line)
+                except (ValueError, TypeError, KeyError, AttributeError):  # of another version, if we were updated
+                    self._reject(child, f"not an answer: {line[:80]!r}")
             if len(pending) > LONGEST_LINE:
                 self._reject(child, "an answer without end")
                 break
@@ -242,12 +245,8 @@ class HelperRunner(Runner):
             self._ready.notify_all()
 
     def _accept(self, child: Child, line: bytes) -> None:
-        try:
-            answer = json.loads(line)
-            number = answer["id"]
-        except (ValueError, TypeError, KeyError):
-            self._reject(child, f"not an answer: {line[:80]!r}")
-            return
+        answer = json.loads(line)
+        number = answer["id"]
         with self._ready:
             if child is not self._child or number != self._id or self._state not in {State.OPENING, State.ASKED}:
                 return
@@ -259,14 +258,15 @@ class HelperRunner(Runner):
                 self._note_error(str(answer["failed"]))
                 self._kill(child)
             elif "values" in answer:
-                self._values, self._values_from = answer["values"], self._since
-                self.stats.duration = answer["duration"]
-                self.probe.notices = tuple(map(str, answer["notices"]))
-                if answer["error"] is not None:
-                    self._note_error(answer["error"])
+                values, duration = dict(answer["values"]), float(answer["duration"])
+                error, notices = answer["error"], tuple(map(str, answer["notices"]))
+                self._values, self._values_from, self.stats.duration = values, self._since, duration
+                self.probe.notices = notices
+                if error is not None:
+                    self._note_error(str(error))
                 self._backoff = FIRST_BACKOFF
             else:
-                self._metadata = answer["metadata"]
+                self._metadata = dict(answer["metadata"])
             self._ready.notify_all()
 
     def _reject(self, child: Child, why: str) -> None:

@@ -239,6 +239,24 @@ def test_a_call_that_never_ends(helped):
     assert helped.warnings == ["probe library hangs; its metrics are missing until it answers"]
 
 
+@pytest.mark.parametrize("fields", [{"values": {"library": 1}}, {"values": 5, "duration": "long"}, {}])
+def test_an_answer_of_another_version(helped, fields):
+    """A package that was updated under a run starts helpers that answer otherwise: an error, and another try."""
+    helped.second()
+    (child,) = helped.spawned
+    child.answer(metadata={})
+    helped.heard()
+    helped.second()
+    child.answer(**fields)
+    helped.heard()
+    while len(helped.spawned) < 2:
+        helped.second()
+        assert len(helped.samples) < 20
+    assert child.kills == 1
+    assert len(helped.warnings) == 1
+    assert helped.warnings[0].startswith("probe library failed: not an answer: ")
+
+
 def test_a_stall_that_ends_in_an_error_is_told_once(clock, machine):
     """A timeout of the call's own ends a stall and is no news; an error of a quick call later is."""
     release, errors = threading.Event(), []
