@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from runferry.sampler import ProbeUnavailableError, SamplerSettings, series
 from runferry.sampler.engine import Engine
+from runferry.sampler.exposition import Line
 from runferry.sampler.http import StatusError
 from runferry.sampler.probes.openmetrics import NoMetricsError, OpenMetricsProbe
 from support.certificates import server_context
@@ -225,6 +226,16 @@ def test_series_are_bounded(monkeypatch):
         assert len(scraped.probe.legend()) == 3
         (notice,) = scraped.probe.notices
         assert notice.startswith("it has more than 5000 series")
+
+
+def test_what_came_too_late_is_not_read_again(monkeypatch):
+    """Once there are too many, only metrics of which something is kept are looked at: the rest costs nothing."""
+    monkeypatch.setattr(series, "MOST_SERIES", 1)
+    table = series.SeriesTable("e", series.Chooser(()), lambda: None)
+    assert table.key_of(Line(b"m", b"m", b"", 1.0)) == "openmetrics.e.m.0"
+    assert table.wants(b"n")
+    assert table.key_of(Line(b"n", b"n", b"", 1.0)) is None
+    assert (table.wants(b"m"), table.wants(b"n"), table.wants(b"o")) == (True, False, False)
 
 
 @pytest.mark.parametrize(("bound", "value"), [("MOST_LABEL_BYTES", 30), ("MOST_NAMES", 2)])
