@@ -86,24 +86,7 @@ def test_every_structure_reaches_us_whole(with_driver, helped, fixture_json):
     with_driver(data)
     gpus = helped()
     first = of_device(gpus.next())
-    assert first == {
-        "gpu": 98.0,
-        "memory": 54,
-        "memoryAllocated": pytest.approx(84.60, abs=0.005),
-        "memoryAllocatedBytes": 72351744000,
-        "temp": 63.0,
-        "powerWatts": 655.12,
-        "enforcedPowerLimitWatts": 700.0,
-        "powerPercent": pytest.approx(93.59, abs=0.005),
-        "energyJoules": 912345678.901,
-        "smClock": 1980,
-        "memoryClock": 2619,
-        "graphicsClock": 1980,
-        "encoderUtilization": 0.0,
-        "correctedMemoryErrors": 0,
-        "uncorrectedMemoryErrors": 0,
-        "unCorrectedMemoryErrors": 0,
-    }
+    assert first == nvml.H100 | {"temp": 63.0}
     time.sleep(BETWEEN_PROFILES)
     second = gpus.next()
     assert of_device(second)["smActive"] == 87.1

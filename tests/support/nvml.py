@@ -11,6 +11,26 @@ from typing import Any
 SOURCE = Path(__file__).resolve().parents[1] / "sampler" / "fake" / "nvml_shim.c"
 NOT_SUPPORTED = "NVML_ERROR_NOT_SUPPORTED"
 
+H100 = {
+    "gpu": 98.0,
+    "memory": 54,
+    "memoryAllocated": 100 * 72351744000 / 85520809984,
+    "memoryAllocatedBytes": 72351744000,
+    "temp": 61.0,
+    "powerWatts": 655.12,
+    "enforcedPowerLimitWatts": 700.0,
+    "powerPercent": 100 * 655120 / 700000,
+    "energyJoules": 912345678.901,
+    "smClock": 1980,
+    "memoryClock": 2619,
+    "graphicsClock": 1980,
+    "encoderUtilization": 0.0,
+    "correctedMemoryErrors": 0,
+    "uncorrectedMemoryErrors": 0,
+    "unCorrectedMemoryErrors": 0,
+}
+"""What the first device of nvml-h100x2.json tells at the first tick."""
+
 
 def missing() -> str:
     """Why the library cannot be built; empty if it can."""
