@@ -57,7 +57,8 @@ def command(
     \b
     Exit codes
       0    all whole, or equal
-      1    something is damaged, differs, or could not be compared
+      1    something is damaged (also if all that can be read
+           is equal), differs, or could not be compared
       2    usage, or no (valid) API key
       75   the server could not be reached, or a run goes on
            and has to be synced again: try again later

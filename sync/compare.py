@@ -15,12 +15,14 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from glob import has_magic
 from typing import Any
 
 from .context import Context
 from .cursor import load
 from .errors import AuthError, OutOfTime, Permanent, SyncError
 from .filelane import MADE, made_files, recorded_files
+from .localfiles import UnsafeFileError, shown, why
 from .places import Places, is_writable
 from .plan import LogHead, RunPlan
 from .remote import Place, Remote, RemoteState, Unknown
@@ -28,7 +30,7 @@ from .replay import RunReplay
 from .report import counted, shorten
 from .rowcheck import SPELLED, check_rows
 from .rowlane import gather_console
-from .runfiles import ConsoleFile, RunFile
+from .runfiles import ConsoleFile, RunFile, fits, missing_lines
 from .settings import SyncSettings
 from .work import RunWork
 
@@ -104,8 +106,10 @@ class Held:
     files: list[RunFile]
     artifacts: list[Any] = field(default_factory=list)
     alerts: int = 0
-    missing: list[str] = field(default_factory=list)
-    """Files that the logs name and that are not here to be compared."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Files that the logs name and that are not here to be compared -> why."""
+    gone: dict[str, int] = field(default_factory=dict)
+    """Files that were removed here once the server had them -> bytes that were sent."""
 
 
 def verify_run(
@@ -129,7 +133,8 @@ def verify_run(
         place = _place(work)
         state = remote.state(place)
         with contextlib.closing(ConsoleFile()) as console:
-            checks = _compare(_held(work, console), state) if state is not None else []
+            held = _held(work, console)
+            checks = _compare(held, state) if state is not None else []
         if deep and state is not None:
             checks.append(_steps(work, remote, place))
     except AuthError as error:
@@ -147,7 +152,15 @@ def verify_run(
     if state is None:
         return Verification(plan.run_id, logs, target, Match.DIFFERS, "the server has no such run")
     damage = [line for segment in work.segments for line in segment.found.damage_lines()]
-    return _judged(plan.run_id, logs, target, checks, damage, goes_on=_has_grown(work))
+    found = _judged(plan.run_id, logs, target, checks, damage, goes_on=_has_grown(work))
+    if found.match is Match.EQUAL and held.missing and isinstance(state.files, Unknown):
+        lost = f"nobody can tell whether the server has what is not here ({shorten(missing_lines(held.missing))})"
+        found = replace(found, match=Match.UNKNOWN, reason=f"{lost}; {found.reason}")
+    absent = _logs_elsewhere(work)
+    if absent and found.match is not Match.EQUAL:
+        hint = f"the run was sent with {counted(absent, 'more log')}: name all of them in one command"
+        found = replace(found, reason=f"{found.reason}; {hint}")
+    return found
 
 
 def _settings(plan: RunPlan, settings: SyncSettings, overlap: str | None) -> SyncSettings:
@@ -169,11 +182,21 @@ def _has_grown(work: RunWork) -> bool:
     return cursor is not None and last.exit_code is None and last.end > cursor.offset and work.is_young(work.last)
 
 
+def _logs_elsewhere(work: RunWork) -> int:
+    """How many logs of the run were sent, as the cursors know, that are not among these."""
+    sent = {start for segment in work.segments if segment.cursor is not None for start in segment.cursor.kin}
+    return len(sent - {segment.head.start_ns for segment in work.segments}) if sent else 0
+
+
 def _judged(
     run: str, logs: tuple[str, ...], target: str, checks: list[Check], damage: list[str], *, goes_on: bool
 ) -> Verification:
     different = [f"{check.name}: {check.note}" for check in checks if check.match is Match.DIFFERS]
-    unchecked = [check.name for check in checks if check.match is Match.UNKNOWN]
+    unchecked = [
+        f"files ({check.note})" if check.name == "files" and check.note else check.name
+        for check in checks
+        if check.match is Match.UNKNOWN
+    ]
     match, reason = Match.EQUAL, f"not checked: {', '.join(unchecked)}" if unchecked else ""
     if different:
         goes_on = goes_on and all(check.behind for check in checks if check.match is Match.DIFFERS)
@@ -211,6 +234,8 @@ def _held(work: RunWork, console: ConsoleFile) -> Held:
             gather_console(found, console)
     summary, _ = work.summary()
     files, missing = recorded_files(work)
+    here = {file.name for file in files}
+    marks = {name: mark for segment in work.segments if segment.cursor for name, mark in segment.cursor.files.items()}
     return Held(
         history=lines.history,
         events=lines.events,
@@ -223,6 +248,11 @@ def _held(work: RunWork, console: ConsoleFile) -> Held:
         artifacts=list(work.state.artifacts),
         alerts=len(work.state.alerts),
         missing=missing,
+        gone={
+            name: mark.size
+            for name, mark in marks.items()
+            if mark.told and not mark.is_made and name not in here and name not in MADE
+        },
     )
 
 
@@ -255,7 +285,7 @@ def _number(name: str, ours: int | None, theirs: int | Unknown) -> Check:
         return _unchecked(name, ours, theirs)
     if ours == theirs:
         return Check(name, Match.EQUAL, ours, theirs)
-    behind = ours is not None and ours > theirs
+    behind = ours is not None and ours > theirs  # (of what is equal nothing is)
     return Check(name, Match.DIFFERS, ours, theirs, f"{ours} here, {theirs} there", behind)
 
 
@@ -279,7 +309,7 @@ def _tree(name: str, ours: dict[str, Any], theirs: dict[str, Any] | Unknown) -> 
     wrong += [f"{key} differs" for key in ours if key in theirs and not _is_same(ours[key], theirs[key])]
     more = [f"{key} is only there" for key in theirs if key not in ours and not key.startswith("_")]
     match = Match.DIFFERS if wrong or more else Match.EQUAL
-    return Check(name, match, len(ours), len(theirs), shorten([*wrong, *more]), behind=not more)
+    return Check(name, match, len(ours), len(theirs), shorten([*wrong, *more]), bool(wrong and not more))
 
 
 def _values(config: dict[str, Any] | Unknown) -> Any:
@@ -309,10 +339,25 @@ def _is_number(value: Any) -> bool:
 
 
 def _files(held: Held, state: RemoteState) -> Check:
-    """Whether each file that can be read here is there, with the same size and bytes."""
+    """Whether each file that the logs name is there: of those that can be read here with the same size and bytes."""
     if isinstance(state.files, Unknown):
         return _unchecked("files", len(held.files), state.files)
     wrong, by_size, behind = [], 0, True
+    uncompared = []
+    for name, reason in held.missing.items():
+        if _is_there(name, state.files):
+            uncompared.append(f"{shown(name)} ({reason})")
+        else:
+            wrong.append(f"{shown(name)} is missing there, and cannot be sent from here ({reason})")
+            behind = False
+    for name, size in held.gone.items():
+        there = state.files.get(name)
+        if name not in held.missing and (there is None or there.size != size):
+            bytes_there = "is missing" if there is None else f"has {counted(there.size, 'byte')}"
+            wrong.append(
+                f"{shown(name)} {bytes_there} there; {counted(size, 'byte')} were sent, and it was removed here"
+            )
+            behind = False
     for file in held.files:
         there = state.files.get(file.name)
         if there is None:
@@ -322,14 +367,26 @@ def _files(held: Held, state: RemoteState) -> Check:
             behind = behind and file.name in MADE
         elif not there.md5:
             by_size += 1
-        elif there.md5 not in _digests(file):
-            wrong.append(f"{file.name} has other bytes there")
-            behind = behind and file.name in MADE
+        else:
+            try:
+                is_same = there.md5 in _digests(file)
+            except (OSError, UnsafeFileError) as error:  # since it was looked at
+                uncompared.append(f"{shown(file.name)} ({why(error, file.name)})")
+                continue
+            if not is_same:
+                wrong.append(f"{file.name} has other bytes there")
+                behind = behind and file.name in MADE
     notes = [shorten(wrong)] if wrong else []
     notes += [f"{by_size} by size alone, as the server tells no MD5"] if by_size else []
-    notes += [f"not here to be compared: {shorten(held.missing)}"] if held.missing else []
-    match = Match.DIFFERS if wrong else Match.UNKNOWN if held.missing or by_size else Match.EQUAL
-    return Check("files", match, len(held.files), len(state.files), "; ".join(notes), behind)
+    notes += [f"not here to be compared: {shorten(uncompared)}"] if uncompared else []
+    match = Match.DIFFERS if wrong else Match.UNKNOWN if uncompared or by_size else Match.EQUAL
+    return Check("files", match, len(held.files), len(state.files), "; ".join(notes), behind and bool(wrong))
+
+
+def _is_there(name: str, files: Iterable[str]) -> bool:
+    """Whether a server has a file of this name, or one that fits it where it is a pattern."""
+    names = set(files)
+    return name in names or (has_magic(name) and any(fits(one, name) for one in names))
 
 
 def _digests(file: RunFile) -> set[str]:
@@ -358,7 +415,7 @@ def _artifacts(artifacts: list[Any], state: RemoteState) -> Check:
     notes = [shorten(wrong)] if wrong else []
     notes += [f"not compared: {counted(parts, 'part')} of artifacts"] if parts else []
     match = Match.DIFFERS if wrong else Match.UNKNOWN if parts else Match.EQUAL
-    return Check("artifacts", match, len(artifacts), len(state.artifacts), "; ".join(notes), behind=True)
+    return Check("artifacts", match, len(artifacts), len(state.artifacts), "; ".join(notes), bool(wrong))
 
 
 def _steps(work: RunWork, remote: Remote, place: Place) -> Check:
@@ -370,7 +427,7 @@ def _steps(work: RunWork, remote: Remote, place: Place) -> Check:
     except Permanent as error:
         return Check("steps", Match.UNKNOWN, None, None, str(error))
     match = Match.DIFFERS if found.wrong else Match.EQUAL
-    return Check("steps", match, found.here, found.there, shorten(found.wrong), behind=found.only_behind)
+    return Check("steps", match, found.here, found.there, shorten(found.wrong), bool(found.wrong) and found.only_behind)
 
 
 # -- where runs were sent to -----------------------------------------------------------------------------------------

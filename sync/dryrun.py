@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from . import verdict
 from .alerts import was_told
 from .artifactjournal import keyed
 from .cursor import DONE, FileMark
-from .filelane import recorded_files
+from .filelane import made_files, recorded_files
 from .report import RunReport, Verdict, WouldSend, counted
-from .runfiles import RunFile
+from .rowlane import gather_console
+from .runfiles import ConsoleFile, RunFile, is_unchanged, missing_lines
 from .segment import Segment
 from .work import RunWork
 
@@ -22,11 +24,16 @@ def dry_run(work: RunWork, *, again: bool) -> list[RunReport]:
     """
     files, missing = recorded_files(work)
     reports = []
-    for segment in work.segments:
-        found = _would_send(work, segment, files if segment is work.last else [], again=again)
-        work.context.reporter(found)
-        segment.missing += segment.found.damage_lines() + missing
-        reports.append(verdict.report(work, segment, Verdict.SKIPPED, _in_words(found, segment.missing)))
+    with contextlib.closing(ConsoleFile()) as console:
+        for segment in work.segments:
+            if segment.found.lines.console:
+                gather_console(segment.found, console)
+        files += made_files(work, work.summary()[0], console)
+        for segment in work.segments:
+            found = _would_send(work, segment, files if segment is work.last else [], again=again)
+            work.context.reporter(found)
+            segment.missing += segment.found.damage_lines() + missing_lines(missing)
+            reports.append(verdict.report(work, segment, Verdict.SKIPPED, _in_words(found, segment.missing)))
     return reports
 
 
@@ -68,13 +75,7 @@ def _new_files(work: RunWork, files: list[RunFile]) -> list[RunFile]:
     marks: dict[str, FileMark] = {}
     for segment in work.segments:
         marks.update(segment.cursor.files if segment.cursor is not None else {})
-    return [
-        file
-        for file in files
-        if file.name not in marks
-        or (file.size, file.mtime_ns) != (marks[file.name].size, marks[file.name].mtime_ns)
-        or not marks[file.name].told
-    ]
+    return [file for file in files if not (is_unchanged(file, marks.get(file.name)) and marks[file.name].told)]
 
 
 def _new_artifacts(segment: Segment) -> int:

@@ -44,7 +44,7 @@ def send_files(work: RunWork, summary: str, console_file: runfiles.ConsoleFile) 
     pool = HERE if few and work.context.is_near else work.context.uploads
     result = runfiles.upload(work.context.api, remote, files, known=known, pool=pool, save=save)
     work.files_sent = len(result.sent)
-    work.missing += missing + result.missing
+    work.missing += runfiles.missing_lines(missing) + result.missing
     work.late += result.only_late
     exit_code = last.found.exit_code
     untold = sorted(name for name, mark in result.done.items() if not mark.told)
@@ -85,10 +85,10 @@ def _lacks_console(work: RunWork) -> bool:
     return False
 
 
-def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
-    """The files that the logs name (of one name in several segments, the last one's), and what is missing of them."""
+def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], dict[str, str]]:
+    """The files that the logs name (of one name in several segments, the last one's), and why others cannot be read."""
     files: dict[str, runfiles.RunFile] = {}
-    missing: list[str] = []
+    missing: dict[str, str] = {}
     folders = [segment.head.path.parent for segment in reversed(work.segments)]
     follow_links = work.context.settings.follow_links
     made, had = _names_made(work), _told(work)
@@ -100,7 +100,7 @@ def recorded_files(work: RunWork) -> tuple[list[runfiles.RunFile], list[str]]:
         for home, names in homes.items():
             found, lost = runfiles.recorded_files(home, names, follow_links=follow_links, had=had)
             files.update({file.name: file for file in found if file.name not in made})
-            missing += lost
+            missing.update(lost)
     return list(files.values()), missing
 
 

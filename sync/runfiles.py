@@ -14,7 +14,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -127,17 +127,18 @@ def by_home(names: Iterable[str], own: Path, others: Iterable[Path]) -> dict[Pat
 
 def recorded_files(
     run_dir: Path, names: Iterable[str], *, follow_links: bool = False, had: Collection[str] = ()
-) -> tuple[list[RunFile], list[str]]:
-    """The files that a log names, as far as they may be read, and `name: reason` for each that may not or is not there.
+) -> tuple[list[RunFile], dict[str, str]]:
+    """The files that a log names, as far as they may be read, and the reason for each that may not or is not there.
 
     A name is taken literally if such a file exists, else as a pattern inside `files/`. With `follow_links` a link is read
     wherever it leads. What is not there any more is not missing if the server `had` it.
     """
     files: dict[str, RunFile] = {}
-    missing: list[str] = []
+    missing: dict[str, str] = {}
     root = run_dir / "files"
     listing: list[str] | None = None
     for name in names:
+        clean = name
         try:
             clean = clean_name(name)
             if clean in had and not os.path.lexists(root / clean):
@@ -146,19 +147,29 @@ def recorded_files(
                 files[clean] = open_safely(run_dir, clean, follow_links=follow_links)
                 continue
         except UnsafeFileError as error:
-            missing.append(f"{shown(name)}: {error}")
+            missing[clean] = str(error)
             continue
         listing = sorted(files_below(root)) if listing is None else listing
         pattern = _levels(clean)
-        matches = [match for match in listing if _fits(_levels(match), pattern)]
+        matches = [match for match in listing if _fits(match, pattern)]
         for match in matches:
             try:
                 files[match] = open_safely(run_dir, clean_name(match), follow_links=follow_links)
             except UnsafeFileError as error:
-                missing.append(f"{shown(match)}: {error}")
-        if not matches and not any(_fits(_levels(one), pattern) for one in had):
-            missing.append(f"{shown(name)}: no file matches")
+                missing[match] = str(error)
+        if not matches and not any(_fits(one, pattern) for one in had):
+            missing[clean] = "no file matches"
     return list(files.values()), missing
+
+
+def missing_lines(missing: Mapping[str, str]) -> list[str]:
+    """`name: reason`, for people."""
+    return [f"{shown(name)}: {reason}" for name, reason in missing.items()]
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a file's name fits a pattern of names: `*`, `?` and `[..]` within a level, `**` for any levels."""
+    return _fits(name, _levels(pattern))
 
 
 def _levels(name: str) -> list[str]:
@@ -167,13 +178,10 @@ def _levels(name: str) -> list[str]:
     return [level for level, before in zip(levels, ["", *levels], strict=False) if not level == before == "**"]
 
 
-def _fits(path: list[str], pattern: list[str]) -> bool:
-    """Whether a path fits a pattern: `*`, `?` and `[..]` within a level, `**` for any levels.
-
-    The places in the pattern that it may be at are followed side by side, level by level.
-    """
+def _fits(name: str, pattern: list[str]) -> bool:
+    """Whether a path fits the levels of a pattern: the places in it that it may be at are followed side by side."""
     places = {0}
-    for level in path:
+    for level in _levels(name):
         places = {
             place if pattern[place] == "**" else place + 1
             for place in _or_behind(places, pattern)

@@ -36,15 +36,15 @@ class VerifyReport:
 
     @property
     def exit_code(self) -> int:
-        """0 all equal; 1 some differ or could not be compared; 2 the key was refused; 75 only time is missing; 130 interrupted."""
+        """0 all equal; 1 some differ, are damaged or could not be compared; 2 the key was refused; 75 only time is missing; 130 interrupted."""
         if self.interrupted:
             return 130
         wrong = [run for run in self.runs if run.match is not Match.EQUAL]
         if any(run.credentials for run in wrong):
             return 2
-        if wrong:
-            return 75 if all(run.try_again for run in wrong) else 1
-        return 0
+        if any(run.is_damaged for run in self.runs) or not all(run.try_again for run in wrong):
+            return 1
+        return 75 if wrong else 0
 
     def counts(self) -> dict[str, int]:
         """Match -> number of runs."""

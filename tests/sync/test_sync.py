@@ -219,13 +219,14 @@ def test_a_dry_run_of_what_was_sent_says_that_nothing_is_new(rig: Rig) -> None:
 
     (event,) = [event for event in rig.events if event.type == "would_send"]
     assert reason.startswith("dry run: nothing to send: (your entity)/proj/")
-    assert (event.nothing, event.files, event.alerts) == (True, 1, 1)
+    assert (event.nothing, event.files, event.alerts) == (True, 5, 1)  # a.txt, and those that every run has
     assert (event.new_rows, event.new_samples, event.new_files, event.new_file_bytes, event.new_alerts) == (0,) * 5
     (log.parent / "files" / "b.txt").write_text("bb")
     logs.make_log(log, logs.row(5), logs.files_record("b.txt"), artifactlogs.alert("again"), append=True)
     reason = rig.only(rig.sync(dry_run=True)).reason
     assert "dry run: 1 of 6 rows, 0 of 2 samples, 0 of 5 console lines" in reason
-    assert "1 of 2 files (2 bytes), 1 of 2 alerts" in reason
+    assert "2 of 6 files" in reason  # b.txt, and the summary
+    assert "1 of 2 alerts" in reason
     assert "nothing to send" not in rig.only(rig.sync(dry_run=True, include_synced=True)).reason
 
 

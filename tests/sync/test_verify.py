@@ -298,6 +298,101 @@ def test_files_behind_links_are_compared_as_they_were_sent(folder: Path, server:
     assert (code, found["match"], found["reason"], checks(found)["files"]) == (0, "equal", "", "equal")
 
 
+def saved_run(folder: Path, run_id: str, make: Callable[[Path], object]) -> Path:
+    """A run whose log names `files/saved.txt`, which is what `make` makes of it."""
+    log = logs.simple_run(folder, run_id=run_id, rows=3, exit_code=None)
+    make(log.parent / "files" / "saved.txt")
+    logs.make_log(log, logs.files_record("saved.txt"), logs.exit_record(), append=True)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda file: None, "missing"),
+        (lambda file: file.mkdir(), "refused: not a regular file"),
+        (
+            lambda file: file.symlink_to(file.parents[3] / "outside"),
+            "refused: a link that leads out of the run directory",
+        ),
+    ],
+    ids=["gone", "a folder", "a link"],
+)
+def test_a_file_that_neither_side_has_differs(
+    folder: Path, server: Server, make: Callable[[Path], object], why: str
+) -> None:
+    """The log names it, it could not be sent, and whoever deletes the run now has lost it: the reason names it."""
+    (folder.parent / "outside").write_text("weights")
+    log = saved_run(folder, "unsent", make)
+    assert run(server, "sync", log).returncode == 1
+
+    code, (found, _) = verify(server, "--deep", log)
+
+    assert (code, found["match"]) == (1, "differs")
+    assert f"files: saved.txt is missing there, and cannot be sent from here ({why}" in found["reason"]
+    assert "saved.txt" in run(server, "verify", "--remote", log).stdout
+
+
+def test_a_file_that_only_the_server_has_is_not_compared(folder: Path, server: Server) -> None:
+    """It was sent, and cannot be read here any more: equal as far as that goes, and the reason names it."""
+    log = saved_run(folder, "sent", lambda file: file.write_text("saved"))
+    assert run(server, "sync", log).returncode == 0
+    file = log.parent / "files" / "saved.txt"
+    file.unlink()
+    assert verify(server, log)[1][0]["reason"] == ""  # the cursor knows it, with its size
+    file.mkdir()
+    code, (found, _) = verify(server, log)
+
+    assert (code, found["match"]) == (0, "equal")
+    assert found["reason"] == "not checked: files (not here to be compared: saved.txt (refused: not a regular file))"
+
+
+def test_a_file_that_was_sent_and_removed_here_has_to_be_there(folder: Path, server: Server) -> None:
+    """The cursor says that the server had it: that is no proof that it has it now."""
+    log = saved_run(folder, "removed", lambda file: file.write_text("saved"))
+    assert run(server, "sync", log).returncode == 0
+    (log.parent / "files" / "saved.txt").unlink()
+    change(server, "removed", "DELETE FROM files WHERE run = :run AND name = 'saved.txt'")
+
+    code, (found, _) = verify(server, log)
+
+    assert (code, found["match"]) == (1, "differs")
+    assert "saved.txt is missing there; 5 bytes were sent, and it was removed here" in found["reason"]
+
+
+def test_a_server_that_tells_no_files_is_not_trusted_with_those_that_are_not_here(rig: Rig) -> None:
+    """Nobody knows where they are."""
+    log = rig.run()
+    logs.make_log(log, logs.files_record("gone.txt"), append=True)
+    rig.sync(log)
+
+    found = asked(rig, log, lambda _: {"name": "x", "history": 5, "files": None})
+
+    assert (found.match, "gone.txt: missing" in found.reason) == (Match.UNKNOWN, True)
+
+
+def test_nothing_that_is_equal_is_behind(folder: Path, server: Server) -> None:
+    """What the next sync brings is said of what differs only."""
+    log = rich_run(folder, "level")
+    assert run(server, "sync", log).returncode == 0
+
+    _, (found, _) = verify(server, "--deep", log)
+
+    assert not any(check["behind"] for check in found["checks"])
+
+
+def test_one_of_two_logs_that_were_sent_together_asks_for_both(folder: Path, server: Server) -> None:
+    """Alone it lacks the other's rows: the reason says what to name."""
+    first = logs.simple_run(folder, run_id="pair", rows=10, exit_code=None)
+    logs.simple_run(folder, run_id="pair", rows=10, start=logs.START_S + 1000, prefix="run-20260922_000000")
+    assert run(server, "sync", folder).returncode == 0
+
+    code, (found, _) = verify(server, first)
+
+    assert (code, found["match"]) == (1, "differs")
+    assert found["reason"].endswith("the run was sent with 1 more log: name all of them in one command")
+
+
 def test_a_run_that_goes_on_is_behind_and_not_wrong(folder: Path, server: Server) -> None:
     """It has logged more since its last sync: the reason says so, and 75 is the exit code; what the server has too much is wrong."""
     log = logs.simple_run(folder, run_id="grown", rows=6, exit_code=None)
@@ -588,17 +683,17 @@ def test_a_listing_that_never_ends_is_given_up(rig: Rig) -> None:
 
 
 def test_a_damaged_log_is_not_called_whole(folder: Path, server: Server) -> None:
-    """The server has all that can be read: that is equal, and the reason says that there was more."""
+    """The server has all that can be read: that is equal, and exit code and reason say that there was more."""
     log = rich_run(folder, "damaged")
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
     assert run(server, "sync", log).returncode == 1
 
-    _, (found, _) = verify(server, log)
+    code, (found, _) = verify(server, log)
 
     assert found["reason"].startswith("damaged here: bytes ")
-    assert found["is_damaged"] is True
+    assert (code, found["match"], found["is_damaged"]) == (1, "equal", True)
 
 
 def test_a_size_alone_proves_nothing(rig: Rig) -> None:
