@@ -30,7 +30,6 @@ SELF_METRICS = (
         "perf_counter around the probe's call",
         "of the last sample",
         origin=Origin.OURS,
-        setting="self_metrics",
         test=_TEST,
     ),
     Metric(
@@ -39,7 +38,6 @@ SELF_METRICS = (
         "monotonic clock",
         "from asking a thread or a helper to the record with its values; of a call that is still out, if longer: so far",
         origin=Origin.OURS,
-        setting="self_metrics",
         test=_TEST,
     ),
     Metric(
@@ -49,7 +47,6 @@ SELF_METRICS = (
         "samples that failed, ends of its helper",
         kind=Kind.TOTAL,
         origin=Origin.OURS,
-        setting="self_metrics",
         test=_TEST,
     ),
     Metric(
@@ -58,7 +55,6 @@ SELF_METRICS = (
         "the engine",
         "1: a call has been out for longer than its period, within 1 s to 5 s",
         origin=Origin.OURS,
-        setting="self_metrics",
         test=_TEST,
     ),
 )
