@@ -7,6 +7,7 @@ import re
 import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from runferry.logformat import load
@@ -32,6 +33,7 @@ OURS_ALONE = (
     r"gpu\.process\.2\..*",  # a process on an instance is on no device to it
     r"gpu\.(process\.)?3\.memoryAllocated(Bytes)?",  # it knows only version 2 of the call for memory
 )
+PASSING = "1 utilization 4 4 999 0"  # an unknown error of one call
 TICKS = 9  # of ours: every fourth has the slow values, and two boards of four take turns at PCIe
 
 
@@ -49,20 +51,20 @@ def several_boards():
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """The values of all samples by key, the peer's, then ours; and both records of the hardware."""
+    """The samples of both, and both records of the hardware."""
     folder = tmp_path_factory.mktemp("gpus")
     data, library, table = several_boards(), nvml.build(tmp_path_factory.mktemp("nvml")), folder / "table"
     variables = {"LD_LIBRARY_PATH": str(library), "NVML_SHIM_TABLE": str(table)}
-    table.write_text(nvml.table(data, pids={4242: "PID"}))
+    table.write_text(nvml.table(data, [PASSING], pids={4242: "PID"}))
     environ = peer.environment(folder, **variables)
     subprocess.run([peer.PYTHON, "-c", SCRIPT], cwd=folder, env=environ, check=True, timeout=60, capture_output=True)
     theirs = load(peer.PeerRun(folder, 0, "", "").log)
-    table.write_text(nvml.table(data))
+    table.write_text(nvml.table(data, [PASSING]))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
         samples, ours = sampled_by_us(folder / "root")
-    return gathered(theirs.samples), gathered(samples), theirs.environment, ours
+    return SimpleNamespace(theirs=theirs.samples, ours=samples, their_record=theirs.environment, our_record=ours)
 
 
 def sampled_by_us(root):
@@ -96,7 +98,7 @@ def gathered(samples):
 
 def test_every_value_is_the_same(told):
     """Each key that the peer writes is ours, with the same value (but for the last bits) and JSON type."""
-    theirs, ours, _, _ = told
+    theirs, ours = gathered(told.theirs), gathered(told.ours)
     assert len(theirs) > 80
     both = {key: ours.get(key) for key in theirs}
     assert both == pytest.approx(theirs, rel=1e-12)
@@ -105,9 +107,21 @@ def test_every_value_is_the_same(told):
     assert [key for key in alone if not any(re.fullmatch(form, key) for form in OURS_ALONE)] == []
 
 
+def test_a_passing_error_ends_a_metric_in_the_peer_only(told):
+    """One unknown error on purpose makes no difference to us after its tick; the peer never asks again."""
+    theirs, ours = (
+        ["gpu.1.gpu" in sample.values for sample in samples if "gpu.1.temp" in sample.values]
+        for samples in (told.theirs, told.ours)
+    )
+    assert theirs == sorted(theirs, reverse=True)
+    assert (theirs[0], theirs[-1]) == (True, False)
+    assert ours.count(False) == 1
+    assert ours[-1]
+
+
 def test_the_record_of_the_hardware_is_the_same(told):
     """Of every board both say the same, in the same order; so they do of the number, the first name and CUDA."""
-    _, _, theirs, ours = told
+    theirs, ours = told.their_record, told.our_record
     boards = [
         {field.name: value for field, value in board.ListFields() if field.name != "numa_node"}
         for board in theirs.gpu_nvidia
