@@ -1,7 +1,8 @@
 """Programs of others, run for a probe: one that answers and ends, or one that goes on printing lines.
 
 None can hold up more than the thread that waits for it, print without end, outlive the sampler with its descendants,
-or be counted among the processes that the sampler measures. POSIX only. For probes of `Tier.THREAD`.
+or be counted among the processes that the sampler measures. On Linux they die with this process, even if it is killed.
+POSIX only. For probes of `Tier.THREAD`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _GUARD = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
 if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
+    try:
+        os.execv(sys.argv[2], sys.argv[2:])
+    except OSError as error:
+        sys.exit(f"{sys.argv[2]} cannot be run: {error}")
 """
 
 _unreaped: list[subprocess.Popen[bytes]] = []  # killed, but in a call of the kernel that does not end
@@ -61,7 +65,7 @@ def run(ctx: Context, argv: Sequence[str], *, timeout: float = 5.0, cap: int = 1
     """
     name = os.path.basename(argv[0])  # noqa: PTH119 - a name for messages
     deadline = time.monotonic() + timeout
-    child = _spawn(ctx, argv, argv)
+    child = _spawn(ctx, argv)
     gathered, errors = bytearray(), bytearray()
     try:
         with contextlib.closing(_Pipes(child)) as pipes:
@@ -85,8 +89,8 @@ def run(ctx: Context, argv: Sequence[str], *, timeout: float = 5.0, cap: int = 1
 class LineChild:
     """A program that goes on printing lines, of which the newest counts; started at the first `newest`.
 
-    One that ends is started again after 5 s, 10 s ... 300 s. It dies with this process, even if that is killed
-    (Linux), and with the thread that called `newest` when it was started. `cap` is the longest line in bytes.
+    One that ends is started again after 5 s, 10 s ... 300 s. On Linux it dies with the thread that called `newest` when
+    it was started. `cap` is the longest line in bytes.
     """
 
     def __init__(self, ctx: Context, argv: Sequence[str], *, cap: int = 4 << 20) -> None:
@@ -119,7 +123,7 @@ class LineChild:
     def _start(self, now: float) -> None:
         self._too_long, self._started = False, now
         try:
-            child = _spawn(self._ctx, _guarded(self.argv), self.argv)
+            child = _spawn(self._ctx, self.argv)
         except CommandError as error:
             self._fail(now, str(error))
             return
@@ -216,11 +220,11 @@ class _Pipes:
                 del errors[:-ERROR_TAIL]
 
 
-def _spawn(ctx: Context, argv: Sequence[str], shown: Sequence[str]) -> subprocess.Popen[bytes]:
+def _spawn(ctx: Context, argv: Sequence[str]) -> subprocess.Popen[bytes]:
     _unreaped[:] = [child for child in _unreaped if child.poll() is None]
     try:
         child = subprocess.Popen(  # noqa: S603 - a list of ours, no shell
-            list(argv),
+            _guarded(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -230,15 +234,16 @@ def _spawn(ctx: Context, argv: Sequence[str], shown: Sequence[str]) -> subproces
             start_new_session=True,  # a group to kill; Ctrl-C in the terminal is not for it
         )
     except (OSError, ValueError) as error:
-        raise CommandError(f"{shown[0]} cannot be run: {error}") from error
+        raise CommandError(f"{argv[0]} cannot be run: {error}") from error
     ctx.own_pids.add(child.pid)
     return child
 
 
 def _guarded(argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` until this process dies."""
+    """The command that runs `argv` until this process dies; `argv` itself where there is none."""
     program = shutil.which(argv[0])
-    if program is None or not sys.platform.startswith("linux") or not sys.executable:
+    python = os.path.basename(sys.executable or "").startswith("python")  # noqa: PTH119 - no program that embeds it
+    if program is None or not python or not sys.platform.startswith("linux"):
         return list(argv)
     return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), program, *argv[1:]]
 

@@ -70,6 +70,19 @@ class TestRun:
         with pytest.raises(CommandError, match="data cannot be run"):
             run(ctx, [str(tmp_path / "data")])
 
+    def test_a_file_that_is_no_program(self, ctx, tmp_path):
+        """An executable of another machine fails, with the system's word for it."""
+        (tmp_path / "alien").write_bytes(b"\x7fELF of another machine")
+        (tmp_path / "alien").chmod(0o755)
+        code, stdout, stderr = run(ctx, [str(tmp_path / "alien")])
+        assert (code, stdout) == (1, b"")
+        assert stderr.endswith("alien cannot be run: [Errno 8] Exec format error")
+
+    def test_without_a_guard(self, ctx, stub, monkeypatch):
+        """Where Python is embedded in another program, commands run all the same."""
+        monkeypatch.setattr(sys, "executable", "/usr/bin/simulator")
+        assert run(ctx, [stub("echo out")]).stdout == b"out\n"
+
     def test_a_slow_program_is_killed_with_its_descendants(self, ctx, stub, tmp_path):
         """After the timeout nothing of the group is left, though it ignores SIGTERM."""
         script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/grandchild; sleep 60"
@@ -232,20 +245,21 @@ class TestLineChild:
         child.close()
         assert (tmp_path / "cleaned").exists()
 
-    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is of Linux")
-    def test_it_dies_with_a_killed_parent(self, stub, tmp_path):
-        """SIGKILL to the sampling process ends the program, too."""
-        script = (
-            "import sys, time\n"
-            "from runferry.sampler import SamplerSettings\n"
-            "from runferry.sampler.command import LineChild\n"
-            "from runferry.sampler.context import Context\n"
-            "child = LineChild(Context(SamplerSettings()), [sys.argv[1]])\n"
-            "child.newest(0.0)\n"
-            "time.sleep(60)"
-        )
-        parent = subprocess.Popen([sys.executable, "-c", script, stub(f"echo $$ > {tmp_path}/pid; exec sleep 60")])
-        pid = read_pid(tmp_path / "pid")
-        parent.kill()
-        parent.wait()
-        eventually(lambda: gone(pid))
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is of Linux")
+@pytest.mark.parametrize("call", ["LineChild(ctx, argv).newest(0.0); time.sleep(60)", "run(ctx, argv, timeout=60)"])
+def test_programs_die_with_a_killed_parent(stub, tmp_path, call):
+    """SIGKILL to the sampling process ends its programs, too."""
+    script = (
+        "import sys, time\n"
+        "from runferry.sampler import SamplerSettings\n"
+        "from runferry.sampler.command import LineChild, run\n"
+        "from runferry.sampler.context import Context\n"
+        "ctx, argv = Context(SamplerSettings()), [sys.argv[1]]\n"
+    )
+    program = stub(f"echo $$ > {tmp_path}/pid; exec sleep 60")
+    parent = subprocess.Popen([sys.executable, "-c", script + call, program])
+    pid = read_pid(tmp_path / "pid")
+    parent.kill()
+    parent.wait()
+    eventually(lambda: gone(pid))
