@@ -21,6 +21,8 @@ EXTENDED = ("memoryAllocatedBytes",)  # values that neither the list nor the pee
 # The device's values that are repeated for the processes on it, as for other vendors.
 OF_PROCESSES = ("gpu", "memoryAllocated", "memoryAllocatedBytes", "temp", "powerWatts", "powerPercent")
 
+_UNIQUE_ID = 16  # hexadecimal digits
+
 _TESTS = "tests/sampler/test_amd"
 _FIGURES = {
     "gpu": ("%", "gfx_activity; rsmi_dev_busy_percent_get", "gpu_busy_percent", "GPU use (%); usage.gfx_activity"),
@@ -249,9 +251,12 @@ def chosen(
             return list(boards)
         ids, before = tuple(item.strip() for item in wanted.split(",")), 0  # counted among AMD's
     found = []
+    names = tuple(item.lower().removeprefix("gpu-").removeprefix("0x") for item in ids if not item.isdecimal())
     for board in boards:
-        unique = (board.unique_id or "").removeprefix("0x")
-        names = [item.lower().removeprefix("gpu-").removeprefix("0x") for item in ids if not item.isdecimal()]
-        if str(before + board.position) in ids or any(unique and name and unique.startswith(name) for name in names):
+        unique = (board.unique_id or "").lower().removeprefix("0x")
+        spelt = {unique, unique.zfill(_UNIQUE_ID)} if unique else ()  # not all sources tell leading zeros
+        if str(before + board.position) in ids or any(
+            each.startswith(name) for each in spelt for name in names if name
+        ):
             found.append(board)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -51,7 +52,7 @@ class CommandSource(Source):
         super().__init__()
         self._timeout = timeout
         self._programs: list[str] = []
-        self._limits: dict[int, float] | None = None  # W, which `amd-smi metric` does not tell
+        self._limits: dict[int, float] | None = None  # W, which `amd-smi metric` does not tell; None: not asked yet
         self._next = float("-inf")  # monotonic s
 
     def open(self, ctx: Context) -> None:  # noqa: ARG002 - the port's
@@ -69,9 +70,7 @@ class CommandSource(Source):
         said = []
         for program in self._programs:
             try:
-                found, self.boards = (
-                    self._amd_smi(ctx, program) if "amd-smi" in program else self._rocm_smi(ctx, program)
-                )
+                found, self.boards = (self._amd_smi if _is_amd_smi(program) else self._rocm_smi)(ctx, program)
             except CommandError as error:
                 said.append(str(error))
                 continue
@@ -83,16 +82,15 @@ class CommandSource(Source):
 
     def _amd_smi(self, ctx: Context, program: str) -> tuple[dict[int, Values], list[Board]]:
         if self._limits is None:
-            try:
+            with contextlib.suppress(CommandError):  # values without limits are better than none; asked for again
                 static = list(amd_smi_devices(self._output(ctx, program, "static", "--json")))
-            except CommandError:  # values without limits are better than none
-                static = []
-            self._limits = dict(amd_smi_limits(static))
-            self.boards = [Board(position, **_identity(device)) for position, device in static]
+                self._limits = dict(amd_smi_limits(static))
+                self.boards = [Board(position, **_identity(device)) for position, device in static]
         devices = list(amd_smi_devices(self._output(ctx, program, "metric", "--json")))
         known = {board.position: board for board in self.boards}
         boards = [known.get(position, Board(position)) for position, _ in devices]
-        readings = {position: amd_smi_reading(device, self._limits.get(position)) for position, device in devices}
+        limits = self._limits or {}
+        readings = {position: amd_smi_reading(device, limits.get(position)) for position, device in devices}
         return {position: values for position, values in readings.items() if values}, boards
 
     def _rocm_smi(self, ctx: Context, program: str) -> tuple[dict[int, Values], list[Board]]:
@@ -110,16 +108,22 @@ class CommandSource(Source):
 
 
 def find_json(text: str) -> Any:
-    """The first JSON object or list that begins a line, behind lines of warning; None if there is none."""
+    """The first JSON object, or list of them, that begins a line, behind lines of warning; None if there is none."""
     decoder = json.JSONDecoder()
     for match in re.finditer(r"^[ \t]*([{\[])", text, re.MULTILINE):
         try:
-            return decoder.raw_decode(text, match.start(1))[0]
+            tree = decoder.raw_decode(text, match.start(1))[0]
         except ValueError:  # a warning in brackets, or half an object
             continue
         except RecursionError:
             return None
+        if isinstance(tree, dict) or any(isinstance(entry, dict) for entry in tree):  # else `[17]`, a log's
+            return tree
     return None
+
+
+def _is_amd_smi(program: str) -> bool:
+    return os.path.basename(program) == "amd-smi"  # noqa: PTH119 - a name, not a file
 
 
 # --- rocm-smi

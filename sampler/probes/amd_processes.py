@@ -30,13 +30,17 @@ def kfd_devices(ctx: Context) -> dict[int, str]:
 def memory_used(ctx: Context, pids: Collection[int], devices: dict[int, str]) -> dict[str, int]:
     """Bytes of device memory that the processes `pids` hold, by PCI address of the device.
 
-    The compute driver tells it for processes of ROCm; for others, and in containers that hide it, the open files of
-    the graphics driver do.
+    The compute driver tells it for processes of ROCm. For a device of which it tells nothing, as in containers that
+    hide it, the open files of the graphics driver do; never both, since a forked worker has the files of its parent.
     """
+    by_compute = _sums(pair for pid in pids for pair in _of_compute(ctx, pid, devices))
+    return _sums(_of_files(ctx, pids)) | by_compute
+
+
+def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for pid in pids:
-        for address, used in _of_compute(ctx, pid, devices) or _of_files(ctx, pid):
-            found[address] = found.get(address, 0) + used
+    for address, used in pairs:
+        found[address] = found.get(address, 0) + used
     return found
 
 
@@ -45,17 +49,18 @@ def _of_compute(ctx: Context, pid: int, devices: dict[int, str]) -> list[tuple[s
     return [(address, used) for address, used in pairs if used is not None]
 
 
-def _of_files(ctx: Context, pid: int) -> list[tuple[str, int]]:
-    """Of open render nodes. Copies of one descriptor carry the same client number and count once."""
+def _of_files(ctx: Context, pids: Collection[int]) -> list[tuple[str, int]]:
+    """Of open render nodes. Copies of one descriptor, a child's included, have one client number and count once."""
     clients: dict[tuple[str, str], int] = {}
-    for name in ctx.list(f"/proc/{pid}/fd"):
-        if not (ctx.link(f"/proc/{pid}/fd/{name}") or "").startswith("/dev/dri/"):
-            continue
-        pairs = (line.partition(":") for line in _lines(ctx, f"/proc/{pid}/fdinfo/{name}"))
-        fields = {field.strip(): value.strip() for field, _, value in pairs}
-        used = _bytes(fields.get("drm-memory-vram", ""))
-        if fields.get("drm-driver") == "amdgpu" and "drm-pdev" in fields and used is not None:
-            clients[fields["drm-pdev"].lower(), fields.get("drm-client-id", name)] = used
+    for folder in (f"/proc/{pid}" for pid in pids):
+        for name in ctx.list(f"{folder}/fd"):
+            if not (ctx.link(f"{folder}/fd/{name}") or "").startswith("/dev/dri/"):
+                continue
+            pairs = (line.partition(":") for line in _lines(ctx, f"{folder}/fdinfo/{name}"))
+            fields = {field.strip(): value.strip() for field, _, value in pairs}
+            used = _bytes(fields.get("drm-memory-vram", ""))
+            if fields.get("drm-driver") == "amdgpu" and "drm-pdev" in fields and used is not None:
+                clients[fields["drm-pdev"].lower(), fields.get("drm-client-id", f"{folder}/{name}")] = used
     return [(address, used) for (address, _), used in clients.items()]
 
 

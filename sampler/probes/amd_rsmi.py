@@ -58,11 +58,10 @@ class RocmSmiSource(Source):
 
     def open(self, ctx: Context) -> None:
         """Load and initialise the library; ask for the boards."""
-        library = _load(ctx)
-        status = library.rsmi_init(0)
-        if status != 0:
-            raise ProbeUnavailableError(f"{NAME}: rsmi_init failed with status {status}")
-        self._library = library
+        self._library = _load(ctx)
+        if not self._call("init", 0):
+            self._library = None
+            raise ProbeUnavailableError(f"{NAME}: {self._error}")
         count = c_uint32()
         if not self._call("num_monitor_devices", byref(count)) or not count.value:
             self.close()
@@ -80,9 +79,9 @@ class RocmSmiSource(Source):
 
     def close(self) -> None:
         """Shut the library down."""
-        library, self._library = self._library, None
-        if library is not None:
-            library.rsmi_shut_down()
+        if self._library is not None:
+            self._call("shut_down")
+            self._library = None
 
     def _values(self, index: int) -> Values:
         microwatts = self._number(c_uint64, "dev_power_get", index, more=(byref(c_uint32()),))
@@ -146,6 +145,7 @@ class RocmSmiSource(Source):
         """Whether `rsmi_<name>` succeeded. A library that lacks it counts as a failure."""
         function = getattr(self._library, f"rsmi_{name}", None)
         if function is None:
+            self._error = f"it has no rsmi_{name}"
             return False
         function.argtypes = _ARGUMENTS[name]
         status = function(*args)

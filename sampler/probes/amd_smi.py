@@ -32,7 +32,7 @@ class AmdSmiSource(Source):
         if self._smi is None:
             try:
                 self._smi = importlib.import_module("amdsmi")
-            except Exception as error:  # without its C library the module fails in whatever way it comes to
+            except (Exception, SystemExit) as error:  # without its C library it fails in whatever way it comes to
                 raise ProbeUnavailableError(f"module amdsmi cannot be loaded: {error!r}") from error
         try:
             self._smi.amdsmi_init()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes.amd import AmdCommandProbe, AmdProbe, AmdSysfsProbe, chosen, which_probe
+from runferry.sampler.probes.amd_processes import kfd_devices, memory_used
 from runferry.sampler.probes.amd_smi import AmdSmiSource
 from runferry.sampler.probes.amd_source import Board
 from runferry.sampler.probes.amd_sysfs import SysfsSource
@@ -131,10 +132,38 @@ def test_processes_by_the_compute_driver_and_by_open_files(machine, sampled):
         )
     values = sampled(AmdSysfsProbe(), machine.context(extended=True)).next()
     assert values["gpu.process.0.memoryUsedBytes"] == 1024
+    assert values["gpu.process.0.gpu"] == 73.0
     assert values["gpu.process.1.memoryUsedBytes"] == 3072
     assert values["gpu.process.0.powerPercent"] == 60.0
     assert not any(key.startswith("gpu.process.2.") for key in values)
     assert not any(key.startswith("gpu.process.") for key in sampled(AmdSysfsProbe(), machine.context()).next())
+
+
+def test_a_forked_worker_has_no_memory_of_its_own(machine):
+    """Files that a child has of its parent count once, and not at all where the compute driver tells of the device."""
+    machine.write({"/sys/class/kfd/kfd/proc/10/vram_7": "5000\n"})
+    for pid in (10, 11):
+        for name, address in (("3", "0000:C1:00.0"), ("4", "0000:c2:00.0")):
+            machine.link(f"/proc/{pid}/fd/{name}", "/dev/dri/renderD128")
+            fields = f"drm-driver: amdgpu\ndrm-pdev: {address}\ndrm-client-id: {name}\ndrm-memory-vram: 2 MiB\n"
+            machine.write({f"/proc/{pid}/fdinfo/{name}": fields})
+    used = memory_used(machine.context(), (10, 11), {7: "0000:c1:00.0"})
+    assert used == {"0000:c1:00.0": 5000, "0000:c2:00.0": 2 << 20}
+
+
+def test_addresses_of_compute_devices(machine):
+    """Bus, device and function are packed in one number beside the domain; CPUs and half-told nodes are none."""
+    nodes = "/sys/class/kfd/kfd/topology/nodes"
+    for node, (number, properties) in enumerate(
+        [
+            ("0", "location_id 0\ndomain 0\n"),
+            ("7", f"simd_count 4\nlocation_id {0xC1 << 8 | 0x1F << 3 | 3}\ndomain 65536\n"),
+            ("8", "domain 0\n"),
+            ("9", "location_id x\n"),
+        ]
+    ):
+        machine.write({f"{nodes}/{node}/gpu_id": number, f"{nodes}/{node}/properties": properties})
+    assert kfd_devices(machine.context()) == {7: "10000:c1:1f.3"}
 
 
 # --- who reads
@@ -173,21 +202,28 @@ def test_one_probe_takes_the_devices(machine, monkeypatch):
     assert AmdSysfsProbe().discover(machine.context()) == "probe amd reads AMD's devices"
 
 
-BOARDS = (Board(0, unique_id="51a0000000000000"), Board(1, unique_id="0x61b0000000000001"))
+BOARDS = (
+    Board(0, unique_id="51a0000000000000"),
+    Board(1, unique_id="0x61B0000000000001"),
+    Board(2, unique_id="a0000000000002"),
+)
 
 
 @pytest.mark.parametrize(
     ("ids", "environ", "positions"),
     [
-        (None, {"HIP_VISIBLE_DEVICES": "1"}, [0, 1]),
+        (None, {"HIP_VISIBLE_DEVICES": "1"}, [0, 1, 2]),
         (("0", "3"), {}, [1]),  # two devices of NVIDIA come first
         (("61b",), {}, [1]),
         (("GPU-51A0",), {}, [0]),
-        (("visible",), {}, [0, 1]),
+        (("visible",), {}, [0, 1, 2]),
         (("visible",), {"HIP_VISIBLE_DEVICES": "1"}, [1]),
         (("visible",), {"ROCR_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "1"}, [0]),
         (("visible",), {"ROCR_VISIBLE_DEVICES": "GPU-61b0000000000001"}, [1]),
         (("visible",), {"HIP_VISIBLE_DEVICES": ""}, []),
+        (("GPU-00A0000000000002",), {}, [2]),  # some sources tell no leading zeros
+        (("00a0", "a0"), {}, [2]),
+        (("GPU-",), {}, []),
     ],
 )
 def test_selection(ids, environ, positions):

@@ -108,6 +108,15 @@ def test_the_commands_in_a_helper(tmp_path, machine, monkeypatch):
     assert second == third == {}
 
 
+@pytest.mark.parametrize("failure", ["raise SystemExit(1)", "raise RuntimeError('no driver')", "import no_such_module"])
+def test_a_binding_that_fails_at_its_import(tmp_path, machine, monkeypatch, failure):
+    """Raising anything, or ending the process as scripts do: the next source is opened, in the same helper."""
+    (tmp_path / "amdsmi.py").write_text(failure)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    machine.write({"/sys/class/drm/card0/device/vendor": "0x1002", "/sys/class/drm/card0/device/gpu_busy_percent": "7"})
+    assert in_a_helper(machine)[0] == {"gpu.0.gpu": 7.0}
+
+
 @needs_compiler
 def test_a_library_without_a_function_or_device(tmp_path, machine, monkeypatch):
     """An old library lacks functions, which costs their values; one without devices or that does not start gives way."""
@@ -128,6 +137,9 @@ def test_a_library_without_a_function_or_device(tmp_path, machine, monkeypatch):
             source.open(ctx)
             assert source.read(ctx) == {0: {"powerWatts": 7.0}}
             source.close()
+            source.close()
+            with pytest.raises(RuntimeError, match="no device tells anything"):
+                source.read(ctx)
         else:
             with pytest.raises(ProbeUnavailableError, match="finds no device" if not count else "status 8"):
                 source.open(ctx)

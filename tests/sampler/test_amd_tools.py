@@ -99,6 +99,13 @@ def test_exact_bytes_win_over_rounded_shares():
     assert values == {"memoryAllocated": 25.5, "memoryAllocatedBytes": 255.0, "memoryReadWriteActivity": 7.0}
 
 
+@pytest.mark.parametrize("before", ["[17] loading", "[]", "{half", '["a", 1]'])
+def test_lists_of_no_objects_are_warnings(before):
+    """A number in brackets at the beginning of a line is some log's, not what the tool tells."""
+    assert amd_command.find_json(before + '\n{"card0": {}}') == {"card0": {}}
+    assert amd_command.find_json(before + '\n[{"gpu": 0}]') == [{"gpu": 0}]
+
+
 def test_headers_of_all_versions_name_the_board():
     """ROCm 5 and 6 capitalise differently; both fill the hardware record."""
     cards = amd_command.rocm_smi_cards(text("rocm-smi-5x-mi250.json"))
@@ -265,6 +272,27 @@ def test_amd_smi_before_rocm_smi(programs, machine, sampled):
         "gpu_amd": [{"id": "0", "series": "MI355X"}, {"id": "1"}],
         "gpu_type": "MI355X",
     }
+
+
+def test_limits_are_asked_for_until_they_are_told(programs, machine, sampled):
+    """One failing run of amd-smi's other command does not cost the percentages of the whole run."""
+    metric = cat("amd-smi-metric-7x.json")
+    programs.write("amd-smi", f"[ $1 = static ] && exit 1 || {metric}")
+    probe = sampled(AmdCommandProbe(), machine.context())
+    values = probe.next()
+    assert "gpu.0.powerWatts" in values
+    assert "gpu.0.powerPercent" not in values
+    static = '[{"gpu": 0, "limit": {"max_power": {"value": 1208, "unit": "W"}}}]'
+    programs.write("amd-smi", f"[ $1 = static ] && echo '{static}' || {metric}")
+    assert probe.next(15.0)["gpu.0.powerPercent"] == 50.0
+
+
+def test_programs_go_by_their_own_name(programs, machine, sampled, tmp_path, monkeypatch):
+    """A folder that is called like one program does not make another program it."""
+    programs.write("rocm-smi", cat("rocm-smi-6x-mi300x.json"))
+    (tmp_path / "bin").rename(tmp_path / "amd-smi")
+    monkeypatch.setenv("PATH", f"{tmp_path}/amd-smi:/usr/bin:/bin")
+    assert sampled(AmdCommandProbe(), machine.context()).next()["gpu.0.gpu"] == 100.0
 
 
 @pytest.mark.parametrize(
