@@ -101,8 +101,8 @@ class IpuProbe(Probe):
         if self._module is None:
             try:
                 import gcipuinfo
-            except (ImportError, OSError) as error:  # its shared library may be missing
-                raise ProbeUnavailableError(f"module gcipuinfo cannot be loaded: {error}") from error
+            except Exception as error:  # without its shared library it fails in whatever way it comes to
+                raise ProbeUnavailableError(f"module gcipuinfo cannot be loaded: {error!r}") from error
             self._module = gcipuinfo
         self._info = self._module.gcipuinfo()
         self._info.setUpdateMode(True)  # each call reads the devices again
@@ -125,10 +125,10 @@ class IpuProbe(Probe):
         pids = {str(pid) for pid in walk(ctx, ctx.settings.pid, ctx.own_pids)}
         told, self._told = self._told, {}
         for device in self._info.getDevices():
-            if "id" in device and device.get("user process id") in pids:
+            if "id" in device and str(device.get("user process id")) in pids:
                 self._sample_device(device, told, out)
 
-    def _sample_device(self, device: Mapping[str, str], told: Mapping[str, int | float], out: Values) -> None:
+    def _sample_device(self, device: Mapping[str, Any], told: Mapping[str, int | float], out: Values) -> None:
         for name, text in device.items():
             read = read_attribute(name, str(text))
             if read is None:

@@ -127,7 +127,7 @@ def read_devices(line: Json, out: Values) -> None:
     devices = child(line, "system_data", "neuron_hw_counters").get("neuron_devices")
     for device in devices if isinstance(devices, Sequence) else ():
         index = device.get("neuron_device_index") if isinstance(device, Mapping) else None
-        if isinstance(index, int) and index >= 0:
+        if type(index) is int and index >= 0:
             for name, value in numbers(device):
                 if "_ecc_" in name:
                     out[f"trn.device.{index}.{name}"] = value

@@ -65,8 +65,8 @@ class TpuProbe(Probe):
         Metric(
             "tpu.{i}.hbmMemoryUsage",
             "%",
-            "the two values above",
-            "hbmCapacityUsage / hbmCapacityTotal",
+            "hbmCapacityUsage, hbmCapacityTotal",
+            "100 * usage / total",
             origin=Origin.PEER,
             test=f"{_TESTS}test_v5e",
         ),
@@ -107,8 +107,8 @@ class TpuProbe(Probe):
         if self._monitoring is None:
             try:
                 from libtpu.sdk import tpumonitoring
-            except (ImportError, OSError) as error:
-                return [f"libtpu cannot be loaded ({error})"]
+            except Exception as error:  # one of two ways: whatever is wrong with it, the other may work
+                return [f"libtpu cannot be loaded ({error!r})"]
             self._monitoring = tpumonitoring
         elif self._monitoring is False:
             self._monitoring = None
@@ -118,8 +118,8 @@ class TpuProbe(Probe):
         if self._grpc is None:
             try:
                 import grpc
-            except ImportError as error:
-                return [f"grpcio cannot be loaded ({error})"]
+            except Exception as error:  # as above
+                return [f"grpcio cannot be loaded ({error!r})"]
             self._grpc = grpc
         if self._grpc is not False:
             self._runtime = Runtime(self._grpc, self._port)

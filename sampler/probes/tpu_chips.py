@@ -34,15 +34,16 @@ CHIPS = {
 
 def find_chips(ctx: Context) -> tuple[Chip, int] | None:
     """The commonest kind of TPU and how many there are; None without one."""
-    found: Counter[Chip] = Counter()
-    for slot in ctx.list(PCI_DEVICES):
-
-        def attribute(name: str, slot: str = slot) -> str:
-            return (ctx.read(f"{PCI_DEVICES}/{slot}/{name}") or "").strip()
-
-        if attribute("vendor") == GOOGLE:
-            device = attribute("device")
-            chip = CHIPS.get((device, "")) or CHIPS.get((device, attribute("subsystem_device")))
-            if chip is not None:
-                found[chip] += 1
+    found = Counter(chip for slot in ctx.list(PCI_DEVICES) if (chip := _chip_in(ctx, slot)) is not None)
     return found.most_common(1)[0] if found else None
+
+
+def _chip_in(ctx: Context, slot: str) -> Chip | None:
+    if _attribute(ctx, slot, "vendor") != GOOGLE:
+        return None
+    device = _attribute(ctx, slot, "device")
+    return CHIPS.get((device, "")) or CHIPS.get((device, _attribute(ctx, slot, "subsystem_device")))
+
+
+def _attribute(ctx: Context, slot: str, name: str) -> str:
+    return (ctx.read(f"{PCI_DEVICES}/{slot}/{name}") or "").strip()

@@ -17,6 +17,7 @@ METHOD = "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric"
 CONNECT_WITHIN = 0.1  # s: whether there is a server
 ANSWER_WITHIN = 0.5  # s, for all metrics together
 QUANTILES = {0.5: "p50", 0.9: "p90", 0.95: "p95", 0.99: "p99", 0.999: "p999"}
+_LONGEST_NUMBER = 10  # digits of a device's
 _PERCENTILES = (0.5, 0.9, 0.95, 0.999)  # made of a histogram
 
 
@@ -92,7 +93,7 @@ def _device(attributes: Mapping[str, Attribute]) -> int | None:
     """The number of a device: a lone attribute, or the one of a list that says so."""
     for name in ("", "device_ordinal", "device-id"):
         text = str(attributes.get(name, ""))
-        if text.isdecimal():
+        if text.isdecimal() and len(text) < _LONGEST_NUMBER:
             return int(text)
     return None
 

@@ -52,7 +52,7 @@ def _period_in(path: str) -> float:
     """Seconds between two lines, as a configuration of the user says; one that cannot be read is the program's to refuse."""
     try:
         period = json.loads(Path(path).read_text(encoding="utf-8"))["period"]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return DEFAULT_PERIOD
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", str(period))
     return float(match[1]) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600}[match[2]] if match else DEFAULT_PERIOD

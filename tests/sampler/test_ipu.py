@@ -142,6 +142,48 @@ def test_only_where_the_module_is(machine, monkeypatch):
     assert "gcipuinfo" not in sys.modules
 
 
+@pytest.mark.parametrize("failure", ["raise RuntimeError('no libgcipuinfo')", "import no_such_module"])
+def test_a_module_that_fails_at_its_import(machine, monkeypatch, tmp_path, failure):
+    """Whatever the import raises is a reason to leave the probe out, told as it was."""
+    (tmp_path / "gcipuinfo.py").write_text(failure)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    with pytest.raises(ProbeUnavailableError, match=r"gcipuinfo cannot be loaded: .*no"):
+        IpuProbe().open(machine.context())
+    assert "gcipuinfo" not in sys.modules
+
+
+def test_numbers_in_place_of_texts(ipus, generations):
+    """A module that tells numbers as numbers is understood, too; a device without an id has no key to stand under."""
+    first, _ = generations
+    first[1] |= {"user process id": 4242, "parity error count": 3}
+    del first[2]["id"]
+    values = ipus(first).next()
+    assert values["ipu.1.parity error count"] == 3
+    assert {key.split(".")[1] for key in values} == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("16", 16),
+        ("9007199254740992", 1 << 53),
+        ("18446744073709551615", 2.0**64),  # a float cannot tell it from its neighbours: no int that looks exact
+        ("1e308", 1e308),
+        ("-3", -3),
+        ("0.5", 0.5),
+        ("1_000", None),
+        ("nan", None),
+        ("-inf", None),
+    ],
+)
+def test_numbers(text, value):
+    """Integers where they are exact, finite numbers else, in nobody's spelling but the common one."""
+    read = read_attribute("board ipu index", text)
+    assert read == (None if value is None else ("board ipu index", value))
+    assert read is None or type(read[1]) is type(value)
+
+
 def test_in_the_helper(monkeypatch, from_helper):
     """End to end: the helper imports the module, and the device of this process has values."""
     monkeypatch.setenv("PYTHONPATH", str(FAKE))

@@ -119,6 +119,20 @@ def test_nothing_to_ask_with(machine, monkeypatch):
     assert caught.value.loud
 
 
+@pytest.mark.parametrize("failure", ["raise RuntimeError('broken')", "raise ImportError('none')", "x = 1 / 0"])
+def test_libtpu_that_fails_at_its_import(machine, monkeypatch, tmp_path, sampled, serve, failure):
+    """Whatever its import raises, the runtime's server is asked all the same."""
+    (tmp_path / "libtpu").mkdir()
+    (tmp_path / "libtpu" / "__init__.py").write_text(failure)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    machine.load("tpu-pci-sysfs.json")
+    probe = sampled(TpuProbe(port=serve().port), machine.context())
+    assert probe.next()["tpu.0.dutyCycle"] == 100.0
+    probe.probe.close()
+    assert "libtpu" not in sys.modules
+
+
 # --- the SDK
 
 
@@ -392,6 +406,8 @@ def test_device_numbers():
         {"attribute": {"key": "labels", "value": {"kvlistAttr": {"attributes": [entry]}}}, "gauge": {"asInt": -7}},
         {"gauge": {"asInt": 9}},
         {"attribute": {"key": "device-id", "value": {"intAttr": 4}}, "gauge": {"asString": "full"}},
+        {"attribute": {"key": "device-id", "value": {"stringAttr": "9" * 5000}}, "gauge": {"asInt": 5}},
+        {"attribute": {"key": "device-id", "value": {"intAttr": -1}}, "gauge": {"asInt": 5}},
     ]
     assert read_points(family, points_of({"metrics": metrics}), 1) == {
         "tpu.1.hbmCapacityUsage": 5,

@@ -158,6 +158,9 @@ def test_extended():
     assert values["trn.execution_latency_p99_seconds"] == 0.5
     assert values["trn.device.0.mem_ecc_corrected"] == 3
     assert values["trn.device.0.sram_ecc_uncorrected"] == 0
+    line["system_data"]["neuron_hw_counters"]["neuron_devices"][0]["neuron_device_index"] = True
+    read_devices(line, again := {})
+    assert not any("True" in key for key in again)
 
 
 JSON = st.recursive(
