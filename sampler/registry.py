@@ -45,7 +45,7 @@ BUILT_IN = {
     "amd_sysfs": ".probes.amd:AmdSysfsProbe",
     "amd_command": ".probes.amd:AmdCommandProbe",
     "apple": ".probes.apple:AppleProbe",
-    "apple_memory": ".probes.apple:AppleMemoryProbe",
+    "apple_memory": ".probes.apple_memory:AppleMemoryProbe",
     "ipu": ".probes.ipu:IpuProbe",
     "tpu": ".probes.tpu:TpuProbe",
     "trainium": ".probes.trainium:TrainiumProbe",

@@ -1,27 +1,27 @@
-"""Apple silicon: the chip in a helper process, memory by the system's own tools."""
+"""Apple silicon: the chip, in a helper process."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..context import Context
-from ..metric import Metric, Origin
+from ..metric import Kind, Metric, Origin
 from ..probe import Probe, Tier, Values
 
 if TYPE_CHECKING:
     from .apple_chip import Chip
 
 IOREG = "/usr/sbin/ioreg"
-VM_STAT = "/usr/bin/vm_stat"
 
 _FIGURES = "tests/sampler/test_apple.py::"
 _STATES = "time in each state and the table of frequencies"
+_ELSE = "; else powermetrics (with the setting of that name)"
 
 
 def _metric(key: str, unit: str, source: str, formula: str = "", *, listed: bool = False, test: str) -> Metric:
-    return Metric(key, unit, source, formula, origin=Origin.LISTED if listed else Origin.PEER, test=_FIGURES + test)
+    kind = Kind.INTERVAL if source.startswith("IOReport") else Kind.GAUGE
+    return Metric(key, unit, source, formula, kind, Origin.LISTED if listed else Origin.PEER, test=_FIGURES + test)
 
 
 class AppleProbe(Probe):
@@ -44,7 +44,11 @@ class AppleProbe(Probe):
             test="test_what_ioreport_counts",
         ),
         _metric(
-            "gpu.0.freq", "MHz", f"IOReport GPUPH: {_STATES}", "mean while active", test="test_what_ioreport_counts"
+            "gpu.0.freq",
+            "MHz",
+            f"IOReport GPUPH: {_STATES}{_ELSE}",
+            "mean while active; 0 if it never was",
+            test="test_what_ioreport_counts",
         ),
         _metric(
             "gpu.0.temp",
@@ -57,7 +61,7 @@ class AppleProbe(Probe):
         _metric(
             "gpu.0.powerWatts",
             "W",
-            "IOReport GPU Energy",
+            f"IOReport GPU Energy{_ELSE}",
             "energy / time",
             listed=True,
             test="test_what_ioreport_counts",
@@ -80,19 +84,19 @@ class AppleProbe(Probe):
         ),
         *(
             metric
-            for kind in ("ecpu", "pcpu")
+            for kind, cores in (("ecpu", "ECPU*, MCPU*"), ("pcpu", "PCPU*"))
             for metric in (
                 _metric(
                     f"cpu.{kind}_percent",
                     "%",
-                    f"IOReport {kind[0].upper()}CPU*: {_STATES}",
-                    "100 * sum(time * frequency) / (time in all * highest frequency)",
+                    f"IOReport {cores}: {_STATES}{_ELSE}",
+                    "100 * sum(time * frequency) / (time in all * highest frequency); powermetrics: 100 * time active",
                     test="test_what_ioreport_counts",
                 ),
                 _metric(
                     f"cpu.{kind}_freq",
                     "MHz",
-                    f"IOReport {kind[0].upper()}CPU*: {_STATES}",
+                    f"IOReport {cores}: {_STATES}{_ELSE}",
                     "mean while active",
                     test="test_what_ioreport_counts",
                 ),
@@ -105,8 +109,10 @@ class AppleProbe(Probe):
             "mean",
             test="test_sensors",
         ),
-        _metric("cpu.powerWatts", "W", "IOReport CPU Energy", "energy / time", test="test_what_ioreport_counts"),
-        _metric("ane.power", "W", "IOReport ANE*", "energy / time", test="test_what_ioreport_counts"),
+        _metric(
+            "cpu.powerWatts", "W", f"IOReport *CPU Energy{_ELSE}", "energy / time", test="test_what_ioreport_counts"
+        ),
+        _metric("ane.power", "W", f"IOReport ANE*{_ELSE}", "energy / time", test="test_what_ioreport_counts"),
         _metric(
             "system.powerWatts",
             "W",
@@ -130,6 +136,7 @@ class AppleProbe(Probe):
         from .apple_native import LIBRARIES
 
         self._chip = Chip(ctx, self._libraries or LIBRARIES)
+        self.notices = self._chip.trouble
 
     def sample(self, ctx: Context, out: Values) -> None:
         """What was counted since the last sample, and the sensors now."""
@@ -144,35 +151,3 @@ class AppleProbe(Probe):
         """Release counters and controller."""
         if self._chip is not None:
             self._chip.close()
-
-
-class AppleMemoryProbe(Probe):
-    """`memory.used`, `memory.used_percent`, `swap.used`, `swap.used_percent` by `vm_stat` and `sysctl`."""
-
-    name = "apple_memory"
-    tier = Tier.THREAD
-    metrics = (
-        _metric(
-            "memory.used",
-            "bytes",
-            "vm_stat",
-            "(active + inactive + wired + speculative + compressor - purgeable - files) * page size",
-            test="test_memory",
-        ),
-        _metric("memory.used_percent", "%", "vm_stat; sysctl hw.memsize", "100 * used / total", test="test_memory"),
-        _metric("swap.used", "bytes", "sysctl vm.swapusage", test="test_memory"),
-        _metric("swap.used_percent", "%", "sysctl vm.swapusage", "100 * used / total", test="test_memory"),
-    )
-
-    def discover(self, ctx: Context) -> str | None:
-        """Looks for the tool."""
-        if not ctx.exists(VM_STAT):
-            return f"no Apple system: there is no {VM_STAT}"
-        importlib.import_module(".apple_chip", __package__)  # not on the probe's thread: see `registry.load_modules`
-        return None
-
-    def sample(self, ctx: Context, out: Values) -> None:
-        """What both commands tell."""
-        from .apple_chip import sample_memory
-
-        sample_memory(ctx, out)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..probe import Values
+from .apple_tools import memory_bytes, swap_bytes
 
 ENERGY, CPU, GPU = "Energy Model", "CPU Stats", "GPU Stats"
 CPU_STATES, GPU_STATES = "CPU Core Performance States", "GPU Performance States"
@@ -247,7 +248,10 @@ def system_power(values: Values, told: float | None) -> None:
 
 
 def powermetrics_values(data: bytes) -> Values:
-    """Of `powermetrics -f plist`, which needs root: frequencies, shares of time active, powers (it tells mW)."""
+    """Of `powermetrics -f plist`, which needs root: frequencies, shares of time active, powers (it tells mW).
+
+    Not the GPU's load, which the graphics driver tells.
+    """
     tree = _plist(data)
     values: Values = {}
     for key, path in (
@@ -257,15 +261,11 @@ def powermetrics_values(data: bytes) -> Values:
     ):
         milliwatts = _number(tree, *path)
         _put(values, key, None if milliwatts is None else milliwatts / 1e3)
-    idle, frequency = _number(tree, "gpu", "idle_ratio"), _number(tree, "gpu", "freq_hz")
-    _put(values, "gpu.0.gpu", None if idle is None else 100 * (1 - idle))
-    _put(values, "gpu.0.freq", frequency)  # MHz, in spite of its name
+    _put(values, "gpu.0.freq", _number(tree, "gpu", "freq_hz"))  # MHz, in spite of its name
     processor = tree.get("processor") if isinstance(tree, dict) else None
     clusters = processor.get("clusters") if isinstance(processor, dict) else None
+    named = [cluster for cluster in clusters if isinstance(cluster, dict)] if isinstance(clusters, list) else []
     for kind, initial in (("ecpu", "E"), ("pcpu", "P")):
-        named = (
-            [cluster for cluster in clusters or () if isinstance(cluster, dict)] if isinstance(clusters, list) else []
-        )
         mine = [cluster for cluster in named if str(cluster.get("name", "")).startswith(initial)]
         idles = [told for cluster in mine if (told := _number(cluster, "idle_ratio")) is not None]
         hertz = [told for cluster in mine if (told := _number(cluster, "freq_hz")) is not None]
@@ -274,47 +274,6 @@ def powermetrics_values(data: bytes) -> Values:
         if hertz:
             _put(values, f"cpu.{kind}_freq", sum(hertz) / len(hertz) / 1e6)
     return values
-
-
-# --- memory
-
-
-def parse_sysctl(text: str) -> dict[str, str]:
-    """The lines `name: value` of `sysctl`."""
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, colon, value in pairs if colon}
-
-
-def memory_values(vm_stat: str, sysctl: Mapping[str, str]) -> Values:
-    """`memory.used|used_percent`, `swap.used|used_percent`, in bytes and %.
-
-    Used is what the system cannot simply drop: without purgeable pages and without copies of files.
-    """
-    values: Values = {}
-    size = re.search(r"page size of (\d{1,9}) bytes", vm_stat)
-    pages = {
-        name.strip(): int(count) for name, count in re.findall(r"^([^:\n]+):\s+(\d{1,18})\.", vm_stat, re.MULTILINE)
-    }
-    plus = ("Pages active", "Pages inactive", "Pages wired down", "Pages speculative", "Pages occupied by compressor")
-    minus = ("Pages purgeable", "File-backed pages")
-    if size and all(name in pages for name in (*plus, *minus)):
-        used = (sum(pages[name] for name in plus) - sum(pages[name] for name in minus)) * int(size[1])
-        values["memory.used"] = used
-        total = sysctl.get("hw.memsize", "")
-        if total.isdecimal() and int(total[:18]):
-            values["memory.used_percent"] = 100 * used / int(total[:18])
-    swap = _swap(sysctl)
-    if "used" in swap:
-        values["swap.used"] = round(swap["used"])
-        if swap.get("total"):
-            values["swap.used_percent"] = 100 * swap["used"] / swap["total"]
-    return values
-
-
-def _swap(sysctl: Mapping[str, str]) -> dict[str, float]:
-    """Bytes by name: total, used."""
-    told = re.findall(r"(total|used) = (\d{1,12}(?:\.\d+)?)([KMGT])", sysctl.get("vm.swapusage", ""))
-    return {name: float(number) * 1024 ** " KMGT".index(unit) for name, number, unit in told}
 
 
 # --- the hardware record
@@ -327,14 +286,13 @@ def describe(sysctl: Mapping[str, str], accelerator: Accelerator | None) -> dict
         for field, name in (("pcpu_cores", "hw.perflevel0.physicalcpu"), ("ecpu_cores", "hw.perflevel1.physicalcpu"))
         if sysctl.get(name, "").isdecimal()
     }
-    total = sysctl.get("hw.memsize", "")
-    memory = int(total[:18]) if total.isdecimal() else 0
+    memory = memory_bytes(sysctl)
     fields = {
         "name": sysctl.get("machdep.cpu.brand_string"),
         "gpu_cores": accelerator.cores if accelerator is not None else None,
         "memory_gb": memory >> 30,
         "ram_total_bytes": memory,
-        "swap_total_bytes": round(_swap(sysctl).get("total", 0)),
+        "swap_total_bytes": round(swap_bytes(sysctl).get("total", 0)),
         "mac_model": sysctl.get("hw.model"),
         **cores,
     }

@@ -1,4 +1,4 @@
-"""Apple's libraries through ctypes: CoreFoundation, IOReport, IOKit. For the helper process only.
+"""Functions of Apple's libraries through ctypes: CoreFoundation, IOReport, IOKit. For the helper process only.
 
 IOReport and the temperature sensors are private: there are no headers, so that each function may be missing one day.
 The signatures are those that open tools use. Rule of CoreFoundation: what a function with Create or Copy in its name
@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import struct
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from ctypes import (
     POINTER,
-    Structure,
-    byref,
     c_bool,
-    c_char,
     c_char_p,
     c_double,
     c_int,
@@ -25,16 +20,11 @@ from ctypes import (
     c_int64,
     c_long,
     c_size_t,
-    c_uint8,
-    c_uint16,
     c_uint32,
     c_uint64,
     c_void_p,
-    sizeof,
 )
 from typing import Any
-
-from .apple_figures import CPU, CPU_STATES, ENERGY, GPU, GPU_STATES, Channel
 
 LIBRARIES = {
     "cf": "/System/Library/Frameworks/CoreFoundation.framework/CoreFoundation",
@@ -43,10 +33,7 @@ LIBRARIES = {
     "system": "/usr/lib/libSystem.B.dylib",
 }
 _UTF8 = 0x08000100
-_SINT32 = 3  # kCFNumberSInt32Type
 _LONGEST = 256  # bytes of a name
-_CHANNELS = ((ENERGY, None), (CPU, CPU_STATES), (GPU, GPU_STATES))
-_MOST_KEYS = 10_000  # of the controller; there are about 1,600
 
 _SIGNATURES: dict[str, dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cf": {
@@ -104,20 +91,28 @@ class NativeError(Exception):
 
 
 class Libraries:
-    """The functions above as attributes; `paths` replaces the files. NativeError if one cannot be loaded."""
+    """The functions above as attributes; `paths` replaces the files.
+
+    A library is loaded for the first of its functions, so that one which is missing costs only what needs it; then, as
+    for a missing function, there is a NativeError.
+    """
 
     def __init__(self, paths: Mapping[str, str] = LIBRARIES) -> None:
+        self._paths = paths
         self._loaded: dict[str, ctypes.CDLL] = {}
-        for name, path in paths.items():
+
+    def _library(self, name: str) -> ctypes.CDLL:
+        if name not in self._loaded:
             try:
-                self._loaded[name] = ctypes.CDLL(path)
+                self._loaded[name] = ctypes.CDLL(self._paths[name])
             except OSError as error:
-                raise NativeError(f"{path} cannot be loaded: {error}") from error
+                raise NativeError(f"{self._paths[name]} cannot be loaded: {error}") from error
+        return self._loaded[name]
 
     def __getattr__(self, name: str) -> Any:
         for library, functions in _SIGNATURES.items():
             if name in functions:
-                function = getattr(self._loaded[library], name, None)
+                function = getattr(self._library(library), name, None)
                 if function is None:
                     raise NativeError(f"this system has no {name}")
                 function.restype, function.argtypes = functions[name]
@@ -133,7 +128,7 @@ class Libraries:
     def symbol(self, library: str, name: str, kind: Any) -> Any:
         """A variable of a library."""
         try:
-            return kind.in_dll(self._loaded[library], name)
+            return kind.in_dll(self._library(library), name)
         except ValueError as error:
             raise NativeError(f"this system has no {name}") from error
 
@@ -165,252 +160,3 @@ class Libraries:
         for reference in references:
             if reference:
                 self.CFRelease(reference)
-
-
-class IoReport:
-    """Counters of power and of the states of cores. `read` gives what they counted since it was last called."""
-
-    def __init__(self, libraries: Libraries, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lib = libraries
-        self._clock = clock
-        self._owned: list[int] = []
-        self._last: tuple[int, float] | None = None  # a sample, and when it was taken
-        try:
-            self._subscribe()
-            self._last = self._sample()
-        except NativeError:
-            self.close()
-            raise
-
-    def _subscribe(self) -> None:
-        lib = self._lib
-        merged: int | None = None
-        for group, subgroup in _CHANNELS:
-            with lib.string(group) as group_text, lib.string(subgroup) as subgroup_text:
-                found = lib.IOReportCopyChannelsInGroup(group_text, subgroup_text, 0, 0, 0)
-            if not found:  # this chip has no such counters
-                continue
-            self._owned.append(found)
-            if merged is None:
-                merged = found
-            else:
-                lib.IOReportMergeChannels(merged, found, None)
-        if merged is None:
-            raise NativeError("IOReport has none of the channels")
-        wanted = lib.CFDictionaryCreateMutableCopy(None, lib.CFDictionaryGetCount(merged), merged)
-        self._owned.append(wanted)
-        channels = c_void_p()
-        self._subscription = lib.IOReportCreateSubscription(None, wanted, byref(channels), 0, None)
-        self._channels = channels.value
-        self._owned += [reference for reference in (self._subscription, self._channels) if reference]
-        if not self._subscription:
-            raise NativeError("IOReport refused the subscription")
-
-    def _sample(self) -> tuple[int, float]:
-        sample = self._lib.IOReportCreateSamples(self._subscription, self._channels, None)
-        if not sample:
-            raise NativeError("IOReport gave no sample")
-        return sample, self._clock()
-
-    def read(self) -> tuple[list[Channel], float]:
-        """(channels, seconds that they counted). NativeError where there is no sample now; the next one spans both."""
-        now = self._sample()
-        last, self._last = self._last, now
-        if last is None:
-            return [], 0.0
-        delta = self._lib.IOReportCreateSamplesDelta(last[0], now[0], None)
-        try:
-            return list(self._decode(delta)), now[1] - last[1]
-        finally:
-            self._lib.release(delta, last[0])
-
-    def _decode(self, delta: int | None) -> Iterator[Channel]:
-        lib = self._lib
-        if not delta:
-            return
-        with lib.string("IOReportChannels") as key:
-            array = lib.CFDictionaryGetValue(delta, key)
-        for item in lib.items(array):
-            group = lib.text(lib.IOReportChannelGetGroup(item))
-            subgroup = lib.text(lib.IOReportChannelGetSubGroup(item))
-            name = lib.text(lib.IOReportChannelGetChannelName(item))
-            if group == ENERGY:
-                unit = lib.text(lib.IOReportChannelGetUnitLabel(item))
-                yield Channel(group, subgroup, name, unit, lib.IOReportSimpleGetIntegerValue(item, 0))
-            else:
-                states = [
-                    (
-                        lib.text(lib.IOReportStateGetNameForIndex(item, index)),
-                        lib.IOReportStateGetResidency(item, index),
-                    )
-                    for index in range(lib.IOReportStateGetCount(item))
-                ]
-                yield Channel(group, subgroup, name, states=states)
-
-    def close(self) -> None:
-        """Release everything; may be called twice."""
-        owned, self._owned = self._owned, []
-        last, self._last = self._last, None
-        self._lib.release(*owned, last[0] if last is not None else None)
-
-
-class _Version(Structure):
-    _fields_ = (
-        ("major", c_uint8),
-        ("minor", c_uint8),
-        ("build", c_uint8),
-        ("reserved", c_uint8),
-        ("release", c_uint16),
-    )
-
-
-class _Limits(Structure):
-    _fields_ = (("version", c_uint16), ("length", c_uint16), ("cpu", c_uint32), ("gpu", c_uint32), ("memory", c_uint32))
-
-
-class _KeyInfo(Structure):
-    _fields_ = (("size", c_uint32), ("type", c_uint32), ("attributes", c_uint8))
-
-
-class SmcMessage(Structure):
-    """Request and answer of the system management controller: 80 bytes, aligned as C aligns them."""
-
-    _fields_ = (
-        ("key", c_uint32),
-        ("version", _Version),
-        ("limits", _Limits),
-        ("info", _KeyInfo),
-        ("result", c_uint8),
-        ("status", c_uint8),
-        ("command", c_uint8),
-        ("index", c_uint32),
-        ("data", c_uint8 * 32),
-    )
-
-
-class Smc:
-    """The system management controller's keys of four letters. Only floats are read, little-endian as on Apple silicon."""
-
-    _READ, _KEY_AT, _INFO = 5, 8, 9  # commands
-    _CALL = 2  # the method of the driver that takes them
-    _FLOAT = int.from_bytes(b"flt ", "big")
-
-    def __init__(self, libraries: Libraries) -> None:
-        self._lib = libraries
-        self._connection = self._connect()
-        self._infos: dict[str, _KeyInfo] = {}
-
-    def _connect(self) -> int:
-        lib = self._lib
-        iterator, connection = c_uint32(), c_uint32()
-        if lib.IOServiceGetMatchingServices(0, lib.IOServiceMatching(b"AppleSMC"), byref(iterator)) != 0:
-            raise NativeError("no AppleSMC")
-        name = ctypes.create_string_buffer(128)
-        try:
-            while service := lib.IOIteratorNext(iterator):
-                wanted = lib.IORegistryEntryGetName(service, name) == 0 and name.value == b"AppleSMCKeysEndpoint"
-                opened = wanted and lib.IOServiceOpen(service, lib.task, 0, byref(connection)) == 0
-                lib.IOObjectRelease(service)
-                if opened:
-                    return connection.value
-        finally:
-            lib.IOObjectRelease(iterator)
-        raise NativeError("AppleSMC cannot be opened")
-
-    def sensors(self, prefixes: tuple[str, ...]) -> list[str]:
-        """The float keys that begin with one of `prefixes`; takes some ten milliseconds."""
-        found = []
-        for index in range(min(self._count(), _MOST_KEYS)):
-            with contextlib.suppress(NativeError):
-                key = self._call(command=self._KEY_AT, index=index).key.to_bytes(4, "big").decode("ascii", "replace")
-                if key.startswith(prefixes) and self._info(key).type == self._FLOAT:
-                    found.append(key)
-        return sorted(set(found))
-
-    def read(self, key: str) -> float:
-        """The number under a key. NativeError if there is none."""
-        info = self._info(key)
-        if info.type != self._FLOAT or info.size != 4:
-            raise NativeError(f"{key} is no float")
-        answer = self._call(command=self._READ, key=_number_of(key), info=info)
-        (value,) = struct.unpack("<f", bytes(answer.data[:4]))
-        return float(value)
-
-    def _count(self) -> int:
-        """How many keys there are; this one is big-endian."""
-        answer = self._call(command=self._READ, key=_number_of("#KEY"), info=self._info("#KEY"))
-        return int.from_bytes(bytes(answer.data[:4]), "big")
-
-    def _info(self, key: str) -> _KeyInfo:
-        if key not in self._infos:
-            self._infos[key] = self._call(command=self._INFO, key=_number_of(key)).info
-        return self._infos[key]
-
-    def _call(self, **fields: Any) -> SmcMessage:
-        request, answer = SmcMessage(**fields), SmcMessage()
-        size = c_size_t(sizeof(answer))
-        status = self._lib.IOConnectCallStructMethod(
-            self._connection, self._CALL, byref(request), sizeof(request), byref(answer), byref(size)
-        )
-        if status != 0 or answer.result != 0:
-            raise NativeError(f"the controller answers {status:#x}, {answer.result}")
-        return answer
-
-    def close(self) -> None:
-        """Close the connection; may be called twice."""
-        connection, self._connection = self._connection, 0
-        if connection:
-            self._lib.IOServiceClose(connection)
-
-
-def _number_of(key: str) -> int:
-    return int.from_bytes(key.encode("ascii"), "big")
-
-
-class HidSensors:
-    """Temperature sensors by name, which tell what the controller does not before macOS 14."""
-
-    _PAGE, _USAGE = 0xFF00, 5  # the vendor's page, temperature sensors
-    _TEMPERATURE = 15  # type of event; its first field is the type shifted by 16
-
-    def __init__(self, libraries: Libraries) -> None:
-        self._lib = libraries
-
-    def read(self) -> dict[str, float]:
-        """Degrees C by name."""
-        lib = self._lib
-        system = lib.IOHIDEventSystemClientCreate(None)
-        if not system:
-            return {}
-        matching = self._matching()
-        services = None
-        try:
-            lib.IOHIDEventSystemClientSetMatching(system, matching)
-            services = lib.IOHIDEventSystemClientCopyServices(system)
-            return dict(self._read(services))
-        finally:
-            lib.release(services, matching, system)
-
-    def _matching(self) -> int | None:
-        """A CFDictionary of two numbers. Without callbacks it would not compare its keys as texts."""
-        lib = self._lib
-        of_keys = lib.symbol("cf", "kCFTypeDictionaryKeyCallBacks", c_char)
-        of_values = lib.symbol("cf", "kCFTypeDictionaryValueCallBacks", c_char)
-        numbers = [lib.CFNumberCreate(None, _SINT32, byref(c_int32(value))) for value in (self._PAGE, self._USAGE)]
-        with lib.string("PrimaryUsagePage") as page, lib.string("PrimaryUsage") as usage:
-            keys = (c_void_p * 2)(page, usage)
-            found: int | None = lib.CFDictionaryCreate(
-                None, keys, (c_void_p * 2)(*numbers), 2, byref(of_keys), byref(of_values)
-            )
-        lib.release(*numbers)
-        return found
-
-    def _read(self, services: int | None) -> Iterator[tuple[str, float]]:
-        lib = self._lib
-        with lib.string("Product") as key:
-            for service in lib.items(services):
-                name = lib.IOHIDServiceClientCopyProperty(service, key)
-                event = lib.IOHIDServiceClientCopyEvent(service, self._TEMPERATURE, 0, 0)
-                if name and event:
-                    yield lib.text(name), lib.IOHIDEventGetFloatValue(event, self._TEMPERATURE << 16)
-                lib.release(name, event)

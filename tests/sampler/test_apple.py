@@ -18,14 +18,14 @@ from runferry.sampler.probes.apple_figures import (
     accelerator_values,
     chip_values,
     describe,
-    memory_values,
     parse_accelerator,
-    parse_sysctl,
     parse_tables,
     powermetrics_values,
     sensor_values,
     system_power,
 )
+from runferry.sampler.probes.apple_memory import memory_values
+from runferry.sampler.probes.apple_tools import parse_sysctl
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
 SWAP = "vm.swapusage: total = 2048.00M  used = 512.50M  free = 1535.50M  (encrypted)\n"
@@ -191,7 +191,6 @@ def test_powermetrics():
     data = (FIXTURES / "apple-powermetrics.plist").read_bytes()
     assert powermetrics_values(data) == powermetrics_values(b"\0" + data + b"\n\0")
     assert powermetrics_values(data) == {
-        "gpu.0.gpu": pytest.approx(73.0),
         "gpu.0.freq": 1298.0,
         "gpu.0.powerWatts": pytest.approx(9.12025),
         "cpu.powerWatts": pytest.approx(4.8125),
@@ -215,6 +214,7 @@ def test_memory():
     }
     assert memory_values(vm_stat, {}) == {"memory.used": used}
     assert memory_values(vm_stat.replace("Pages active", "Pages busy"), {}) == {}
+    assert memory_values(vm_stat, {"hw.memsize": "0"}) == memory_values(vm_stat, {"hw.memsize": "9" * 30})
     assert memory_values("", {"vm.swapusage": "total = 0.00M  used = 0.00M"}) == {"swap.used": 0}
 
 

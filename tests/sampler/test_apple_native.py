@@ -14,17 +14,12 @@ import pytest
 from runferry.sampler.command import CommandError
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes import apple_chip
-from runferry.sampler.probes.apple import AppleMemoryProbe, AppleProbe
+from runferry.sampler.probes.apple import AppleProbe
 from runferry.sampler.probes.apple_figures import chip_values
-from runferry.sampler.probes.apple_native import (
-    LIBRARIES,
-    HidSensors,
-    IoReport,
-    Libraries,
-    NativeError,
-    Smc,
-    SmcMessage,
-)
+from runferry.sampler.probes.apple_ioreport import IoReport
+from runferry.sampler.probes.apple_memory import AppleMemoryProbe
+from runferry.sampler.probes.apple_native import LIBRARIES, Libraries, NativeError
+from runferry.sampler.probes.apple_sensors import HidSensors, Smc, SmcMessage
 
 HERE = Path(__file__).parent
 FIXTURES = HERE.parents[1] / "fixtures" / "sampler"
@@ -133,6 +128,24 @@ def test_a_thousand_readings_leave_nothing(shim):
 
 
 @needs_compiler
+def test_a_missing_function_leaves_nothing(shim):
+    """Samples are released although the function that compares them is gone."""
+    libraries = Libraries(shim.paths)
+    counters = IoReport(libraries)
+    before = shim.live()
+
+    def gone(*_):
+        raise NativeError("gone")
+
+    libraries.IOReportCreateSamplesDelta = gone
+    for _ in range(3):
+        with pytest.raises(NativeError, match="gone"):
+            counters.read()
+    assert shim.live() == before
+    counters.close()
+
+
+@needs_compiler
 def test_a_refused_subscription_leaves_nothing(shim):
     """Counters that cannot be opened are an error that says so, and release what they had."""
     before = shim.live()
@@ -146,7 +159,7 @@ def test_a_refused_subscription_leaves_nothing(shim):
 def test_the_controller_s_keys(shim):
     """Floats by prefix, found by their number; another type, and a key that is not there, are errors of that key."""
     controller = Smc(Libraries(shim.paths))
-    assert controller.sensors(("Tg", "Tp", "Te")) == ["Te05", "Tg05", "Tg0D", "Tp01", "Tp05"]
+    assert controller.sensors(("Tg", "Tp", "Te")) == ["Te05", "Tg05", "Tg0D", "Tg\xfe\xff", "Tp01", "Tp05"]
     assert controller.read("Tp01") == 51.25
     for key in ("TpXX", "ZZZZ"):
         with pytest.raises(NativeError):
@@ -164,8 +177,8 @@ def test_sensors_by_name(shim):
 
 def test_libraries_that_are_not_there():
     """No library, or one without a function or variable, is one kind of error, never a crash."""
-    with pytest.raises(NativeError, match="cannot be loaded"):
-        Libraries({"cf": "/no/such/library"})
+    with pytest.raises(NativeError, match="/no/such/library cannot be loaded"):
+        Libraries({"cf": "/no/such/library"}).release(1)
     libc = ctypes.util.find_library("c")
     libraries = Libraries(dict.fromkeys(LIBRARIES, libc))
     with pytest.raises(NativeError, match="has no IOReportCopyChannelsInGroup"):
@@ -252,6 +265,30 @@ def test_counters_that_pause_do_not_change_what_load_means(shim, tools, machine,
     with pytest.raises(NativeError):
         probe.probe.sample(probe.ctx, out)
     assert set(out) == {"gpu.0.temp", "gpu.0.memoryAllocated", "cpu.avg_temp", "system.powerWatts"}
+
+
+@needs_compiler
+def test_one_library_that_is_gone_costs_what_it_told(shim, tools, machine, sampled):
+    """Without IOReport the controller's sensors and the driver's figures are there, and the user is told why not all is."""
+    probe = sampled(AppleProbe(shim.paths | {"ioreport": "/none"}), machine.context())
+    assert set(probe.next()) == {
+        "gpu.0.gpu",
+        "gpu.0.memoryAllocated",
+        "gpu.0.temp",
+        "cpu.avg_temp",
+        "system.powerWatts",
+    }
+    assert [notice.partition(":")[0] for notice in probe.probe.notices] == ["/none cannot be loaded"]
+
+
+def test_one_question_of_two_that_fails(tools, machine, tmp_path):
+    """A tool that does not tell the tables is still asked for the graphics driver."""
+    fixture = FIXTURES / "apple-ioreg-IOAccelerator.plist"
+    tools("ioreg", f'case "$*" in *pmgr*) exit 1 ;; *) cat {fixture} ;; esac')
+    probe = AppleProbe(dict.fromkeys(LIBRARIES, "/none"))
+    probe.open(machine.context())
+    assert probe.metadata()["apple"]["gpu_cores"] == 19
+    probe.close()
 
 
 @needs_compiler

@@ -177,11 +177,13 @@ _Static_assert(sizeof(struct message) == 80, "the controller's message");
 static struct { const char *key, *type; float value; } sensors[] = {
     {"#KEY", "ui32", 0}, {"F0Ac", "flt ", 1200}, {"PSTR", "flt ", 21.4f}, {"Te05", "flt ", 47}, {"Tg05", "flt ", 48.5f},
     {"Tg0D", "flt ", 0}, {"Tp01", "flt ", 51.25f}, {"Tp05", "flt ", 53.75f}, {"TpXX", "ui16", 0},
+    {"Tg\xfe\xff", "flt ", 0},
 };
 enum { SENSORS = sizeof sensors / sizeof *sensors };
 int no_sensors;
 static uint32_t letters(const char *key) {
-    return (uint32_t)key[0] << 24 | (uint32_t)key[1] << 16 | (uint32_t)key[2] << 8 | (uint32_t)key[3];
+    const uint8_t *byte = (const uint8_t *)key;
+    return (uint32_t)byte[0] << 24 | (uint32_t)byte[1] << 16 | (uint32_t)byte[2] << 8 | (uint32_t)byte[3];
 }
 
 static uint32_t next_service;
