@@ -38,6 +38,7 @@ class Elapsed:
 
     def _reset(self) -> None:
         self._start_ns = self._time_ns = 0  # of this log: its start, and the latest time in it
+        self._is_aside = False
         self._row = 0.0  # the largest of this log's rows, shifted
         self._exit = 0
 
@@ -46,6 +47,10 @@ class Elapsed:
         self.before = self.total
         self.offset = self.shift = 0.0
         self._reset()
+
+    def set_aside(self) -> None:
+        """This log goes beside the others: what it took is not counted."""
+        self._is_aside = True
 
     def begin_run(self, start_ns: int, *, goes_on: bool, runtime: int) -> None:
         """Take a run record into account; of those of one log the first one counts."""
@@ -80,6 +85,8 @@ class Elapsed:
     @property
     def total(self) -> float:
         """Of each log counts what its exit record says, else the time up to the last one that anything in it carries."""
+        if self._is_aside:
+            return self.before
         if self._exit:
             taken = self._exit + self.shift
         else:

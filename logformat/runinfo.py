@@ -8,6 +8,23 @@ from typing import Any
 
 from .elapsed import nanoseconds
 
+_NODE = ".node"  # behind our version, as a header names its writer
+
+
+def node_version(version: str) -> str:
+    """What a header says behind `+` for a log of a further node of a run, in place of our version."""
+    return version + _NODE
+
+
+def is_node(header: Any) -> bool:
+    """Whether a HeaderRecord begins the log of a further node of a run.
+
+    Such a log goes beside those of the first node, which it may have begun after and outlive: it has samples and console
+    lines, and says nothing of the run's rows, time and end. Only our writer says so.
+    """
+    producer = header.version_info.producer
+    return "+runferry." in producer and producer.endswith(_NODE)
+
 
 @dataclass(slots=True)
 class RunInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from .constants import MAX_NESTING
 from .elapsed import Elapsed, nanoseconds, seconds_of, shifted_runtime
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .record import Gap, GapReason, Record
-from .runinfo import RunInfo
+from .runinfo import RunInfo, is_node
 from .steps import ALL_STEPS, StepCounter, Steps
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
@@ -289,6 +290,10 @@ class RunState:
     def _header(self, record: Record) -> None:
         if record.offset < self._row_offset:
             self.begin_log()
+        if record.kind == "header":
+            with suppress(ValueError):  # one that cannot be read says nothing
+                if is_node(record.message()):
+                    self.elapsed.set_aside()
 
     def _history(self, record: Record) -> None:
         self._fold_row(*decode_history(record.body))

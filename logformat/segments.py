@@ -15,6 +15,7 @@ from .elapsed import nanoseconds
 from .reader import read_records
 from .record import Record
 from .rundir import find_logs, log_name
+from .runinfo import is_node
 from .runstate import RunState
 from .stitch import OVERLAPS, Opening, StepStitch, opening_of
 from .wire import WireError
@@ -29,6 +30,8 @@ class Head(NamedTuple):
     """Entity, project, run id; None if there is no run record, so that nobody can tell."""
     start_time_ns: int
     """Nanoseconds since the epoch; 0 if nobody can tell."""
+    is_node: bool = False
+    """It is the log of a further node: see `runinfo.is_node`."""
 
 
 def head_of(log: Path) -> Head:
@@ -37,20 +40,26 @@ def head_of(log: Path) -> Head:
     Raises:
         OSError: the file cannot be opened or read.
     """
+    is_of_node = False
     for item in islice(read_records(log), _HEAD_RECORDS):
-        if isinstance(item, Record) and item.kind == "run":
-            try:
-                run = item.message()
-            except WireError:
-                break
-            return Head((run.entity, run.project, run.run_id), nanoseconds(run.start_time))
+        if not isinstance(item, Record) or item.kind not in {"header", "run"}:
+            continue
+        try:
+            message = item.message()
+        except WireError:
+            break
+        if item.kind == "run":
+            home = (message.entity, message.project, message.run_id)
+            return Head(home, nanoseconds(message.start_time), is_of_node)
+        is_of_node = is_node(message)
     return Head(None, 0)
 
 
 def in_order(logs: Iterable[Path]) -> list[Path]:
-    """The logs of one run, each once, in the order of their start. One without a run record counts as that run's.
+    """The logs of one run, each once: those of further nodes, then the others, in the order of their start.
 
-    Of copies of one log only the one that holds most is taken; of equal ones that which is named first.
+    One without a run record counts as that run's. Of copies of one log only the one that holds most is taken; of equal
+    ones that which is named first.
 
     Raises:
         OSError: a log cannot be opened or read.
@@ -63,7 +72,10 @@ def in_order(logs: Iterable[Path]) -> list[Path]:
         first, second = list(known.values())[:2]
         raise ValueError(f"{first} and {second} are logs of different runs: name the logs of one run")
     copies = _copies_of(heads)
-    return sorted((log for log in heads if log not in copies), key=lambda log: (heads[log].start_time_ns, log))
+    return sorted(
+        (log for log in heads if log not in copies),
+        key=lambda log: (not heads[log].is_node, heads[log].start_time_ns, log),
+    )
 
 
 def _copies_of(heads: Mapping[Path, Head]) -> set[Path]:

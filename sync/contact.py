@@ -181,7 +181,12 @@ def _begin(work: RunWork) -> None:
     if status is None or not (status.history_lines or status.events_lines or status.console_lines):
         return
     rewinds = first.opening.rewinds
-    if not (first.head.resume or rewinds is not None) or is_our_writer(status, work.segments):
+    if is_our_writer(status, work.segments):
+        return
+    if not (first.head.resume or rewinds is not None):
+        if _is_beside(work, status):
+            _go_behind(work, status, first)
+            work.start.runtime = 0.0  # at the same time
         return
     tail = tails.row_of(status.history_tail[-1]) if status.history_tail else {}
     if tail and any(tails.log_holds(segment.head.path, tail) for segment in work.segments):
@@ -194,6 +199,18 @@ def _begin(work: RunWork) -> None:
                 f"the server says that it rewound run {work.plan.run_id} to {counted(left, 'row')}, but it does not hold them"
             )
     _go_behind(work, status, first)
+
+
+def _is_beside(work: RunWork, status: ResumeStatus) -> bool:
+    """Whether the server holds lines of other nodes of the run, and none of these logs: then these go behind them."""
+    tail = tails.row_of(status.events_tail[-1]) if status.events_tail else {}
+    time = tail.get("_timestamp")
+    if isinstance(time, (int, float)) and any(tails.log_samples(one.head.path, time) for one in work.segments):
+        return False
+    if all(segment.head.is_node for segment in work.segments):
+        return True
+    is_known = all(segment.opening.environment is not None for segment in work.segments)
+    return is_known and bool(status.writers) and status.history_lines == 0
 
 
 def _go_behind(work: RunWork, status: ResumeStatus, first: Segment, floor: Lines | None = None) -> None:
@@ -247,6 +264,13 @@ def _check_first(work: RunWork) -> None:
         return
     facts = [segment.found for segment in work.segments]
     rows = sum(fact.lines.history for fact in facts)
+    if all(segment.head.is_node for segment in work.segments) and status.events_lines > sum(
+        fact.lines.events for fact in facts
+    ):
+        raise Refused(
+            f"the server holds samples of run {work.plan.run_id} of this node and of others, and what was sent from here is not "
+            "known any more: sync all logs of the run in one command"
+        )
     tail = tails.row_of(status.history_tail[-1]) if status.history_tail else {}
     if tail and 0 < lines <= rows and tails.is_row_at(work.segments, lines - 1, tail):
         if not any(map(tails.may_lack_values, facts)):
@@ -397,7 +421,9 @@ def _check_room(work: RunWork, placed: Segment) -> None:
     cursor = placed.position
     placed_first = not cursor.kin or min(cursor.kin) == placed.head.start_ns
     moves = cursor.base not in (Lines(), placed.placed.base)
-    if placed_first and moves and not _are_here(work, cursor.base):
+    of_nodes = sum((one.found.lines for one in work.segments if one.cursor is None and one.head.is_node), Lines())
+    from_nodes = cursor.base.history == 0 and cursor.base.events <= of_nodes.events
+    if placed_first and moves and not from_nodes and not _are_here(work, cursor.base):
         raise Refused(
             f"the server holds {counted(cursor.base.history, 'row')} of run {work.plan.run_id} from other logs than these; "
             "sync all logs of the run in one command"
@@ -414,7 +440,7 @@ def settle(work: RunWork, remote: RemoteRun, config: str) -> None:
         OSError: a cursor cannot be written.
     """
     kin = sorted(  # a log that lost its run record has no time by which it could be missed
-        {segment.head.start_ns for segment in work.segments if segment.head.start_ns}
+        {segment.head.start_ns for segment in work.segments if segment.head.start_ns and not segment.head.is_node}
         | {start for segment in work.segments if segment.cursor is not None for start in segment.cursor.kin}
     )
     reach = max((segment.cursor.reached for segment in work.segments if segment.cursor is not None), default=0)

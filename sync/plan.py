@@ -26,6 +26,7 @@ from ..logformat import (
     valid_run_id,
 )
 from ..logformat.copies import Copy
+from ..logformat.runinfo import is_node
 from .crew import Crew
 from .errors import UsageError
 from .report import counted
@@ -53,6 +54,8 @@ class LogHead:
     project: str = ""
     start_ns: int = 0
     resume: bool = False
+    is_node: bool = False
+    """It is the log of a further node of the run: see `logformat.runinfo.is_node`."""
     salvaged: bool = False
     """The run record was damaged: the run id is the file name's, the start follows from the first row, and entity and project
     are known only where other logs of the run tell."""
@@ -197,18 +200,21 @@ def _is_begun(reader: LogReader) -> bool:
 
 def _by_records(facts: _Facts, reader: LogReader) -> LogHead | None:
     """The head by the first records, or None where they have no run record."""
-    log, damaged = facts.log, False
+    log, damaged, is_of_node = facts.log, False, False
     for item in islice(reader.finish(), _HEAD_RECORDS):
         if isinstance(item, Gap):
             damaged = True
         elif item.kind == "history" and damaged and valid_run_id(run_id_of(log)):
             return _by_row(facts, item)
+        elif item.kind == "header":
+            with contextlib.suppress(WireError):
+                is_of_node = is_node(item.message())
         elif item.kind == "run":
-            return _by_run_record(facts, item)
+            return _by_run_record(facts, item, is_of_node=is_of_node)
     return None
 
 
-def _by_run_record(facts: _Facts, record: Record) -> LogHead:
+def _by_run_record(facts: _Facts, record: Record, *, is_of_node: bool) -> LogHead:
     try:
         run = record.message()
     except WireError:
@@ -224,6 +230,7 @@ def _by_run_record(facts: _Facts, record: Record) -> LogHead:
         run.project,
         start_ns=run.start_time.seconds * 1_000_000_000 + run.start_time.nanos,
         resume=run.resume,
+        is_node=is_of_node,
         identity=facts.identity,
     )
 
@@ -286,5 +293,5 @@ def group(heads: Iterable[LogHead], settings: SyncSettings) -> list[RunPlan]:
 
 
 def in_time(logs: Iterable[LogHead]) -> tuple[LogHead, ...]:
-    """The logs of one run in the order of their start."""
-    return tuple(sorted(logs, key=lambda head: (head.start_ns, os.fspath(head.path))))
+    """The logs of one run in the order of their start; those of further nodes first, since they say nothing of its end."""
+    return tuple(sorted(logs, key=lambda head: (not head.is_node, head.start_ns, os.fspath(head.path))))

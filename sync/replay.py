@@ -107,7 +107,7 @@ class RunReplay:
         if len(self.segments) == 1:
             return False
         cursors = [segment.cursor for segment in self.segments if segment.cursor is not None]
-        here = {segment.head.start_ns for segment in self.segments} - {0}
+        here = {segment.head.start_ns for segment in self.segments if not segment.head.is_node} - {0}
         overlap = self.context.settings.overlap
         return any(cursor.overlap != overlap or (cursor.kin and here - set(cursor.kin)) for cursor in cursors)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
+from .choice import exit_code_of
 from .report import RunReport, Verdict, counted, shorten
 from .rewind import leftovers
 from .segment import Segment
 from .weburl import run_url
 from .work import RunWork
+
+_CRASHED = "the log has no exit record and has not grown: the run crashed"
+_NODE = "how the run ended is the first node's to say: sync its log with this one, or after it"
 
 
 def finish(work: RunWork, note: str) -> list[RunReport]:
@@ -28,7 +33,9 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
                 segment.missing.append(f"the run record: project and entity are {source}")
             segment.missing += work.missing
             segment.missing += leftovers(work)
-            cursor.complete = not (segment.missing or segment.facts.unfinished or work.files_wait)
+            # Behind a node's samples the end is to be said once more, by a sync that has the first node's log.
+            waits = work.files_wait or work.last.head.is_node
+            cursor.complete = not (segment.missing or segment.facts.unfinished or waits)
             cursor.follow_links = work.context.settings.follow_links
             cursor.size, cursor.gaps, cursor.lacks = segment.facts.size, segment.facts.gaps(), len(segment.missing)
             cursor.save(segment.places.cursor)
@@ -40,7 +47,7 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
             verdict, reason = Verdict.LIVE, note or "no exit record yet: the run goes on"
         else:
             verdict = Verdict.SYNCED
-            first = note if ended else "all sent; the log has no exit record and has not grown: the run crashed"
+            first = note if ended else f"all sent; {_NODE if segment.head.is_node else _CRASHED}"
             reason = "; ".join([*([first] if first else []), *segment.notes, *cut_notes(work, segment)])
         if verdict is Verdict.SYNCED:
             segment.places.mark()
@@ -52,10 +59,27 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
 
 
 def has_ended(work: RunWork, segment: Segment) -> bool:
-    """Whether a log will not grow: it says so, or a later one of its run is known, be it here or not."""
+    """Whether a log will not grow: it says so, or a later one of its run is known, be it here or not.
+
+    That of a further node says nothing: it ends as the run does.
+    """
+    if segment.head.is_node and segment is not work.last:
+        return has_ended(work, work.last)
     kin = segment.cursor.kin if segment.cursor is not None else []
     is_followed = segment is not work.last or any(start > segment.head.start_ns for start in kin)
-    return is_followed or work.exit_code(segment) is not None
+    return is_followed or work.exit_code(segment) is not None or (_is_half_read(segment) and _tells_its_end(segment))
+
+
+def _is_half_read(segment: Segment) -> bool:
+    """Whether the reading of a log that is sent meanwhile was broken off."""
+    return segment.facts is not None and segment.facts.size == 0
+
+
+def _tells_its_end(segment: Segment) -> bool:
+    """Whether the last blocks of a log hold an exit record."""
+    with contextlib.suppress(OSError):
+        return exit_code_of(segment.head.path, tail_only=True) is not None
+    return False
 
 
 def what_is_missing(missing: list[str]) -> str:
@@ -112,6 +136,9 @@ def report(
     cursor = segment.cursor
     sent = cursor.sent.history if cursor is not None else 0
     rows = segment.facts.lines.history if segment.facts is not None else sent
+    half = segment.facts if _is_half_read(segment) else None
+    if half is not None:
+        rows = max(rows, sent, round(rows * segment.head.size / max(1, half.end)))
     return RunReport(
         log=os.fspath(segment.head.path),
         run=work.plan.run_id,
@@ -126,6 +153,7 @@ def report(
         credentials=credentials,
         ended=has_ended(work, segment),
         url=_url(work, segment),
+        estimated=half is not None,
     )
 
 

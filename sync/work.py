@@ -77,12 +77,12 @@ class RunWork:
         return RemoteRun(cursor.storage_id, cursor.entity, cursor.project, cursor.run_id)
 
     def is_young(self, segment: Segment) -> bool:
-        """Whether the writer of a log may still be alive; only the last segment's may.
+        """Whether the writer of a log may still be alive; only the last segment's may, and with it those of further nodes.
 
         Asked for once, before the log is read: of a writer that was gone by then nothing can have been missed.
         """
         if segment is not self.last:
-            return False
+            return segment.head.is_node and self.is_young(self.last)
         if self._young is None:
             stale_after = self.context.settings.stale_after
             self._young = self.context.liveness.is_alive(segment.head.path, segment.head.modified, stale_after)

@@ -61,7 +61,7 @@ def _updates(updates: Iterable[Update], removals: Iterable[Path]) -> bytes:
 
 
 def header(version: str) -> bytes:
-    """Who wrote the log."""
+    """Who wrote the log: our version, as `logformat.runinfo.node_version` has it for a further node of a run."""
     producer = f"{FORMAT_SDK_VERSION}+runferry.{version}"
     return message(21, message(1, text(1, producer) + text(2, MIN_SERVER_VERSION)))
 

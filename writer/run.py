@@ -90,6 +90,10 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         self._attendant: Attendant | None = None
         self._syncs: Syncs | None = None
         start_s = clock.monotonic()
+        if role is Role.SAMPLER and settings.given_id:
+            from ..logformat.runinfo import node_version
+
+            version = node_version(version)  # what it logs goes beside the logs of the first node
         watch = Guides(self._warn_once) if settings.log_guides else None
         self._identity = Identity(
             settings,

@@ -1,0 +1,186 @@
+"""Logs of several nodes of one run: that of the first node, and those beside it, under their labels."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runferry.logformat import load, messages
+from runferry.logformat.runinfo import is_node, node_version
+from runferry.sync import Verdict
+from support import logs
+from support.server import Server, surroundings
+from support.syncrig import Rig, cursor, marker
+
+RUN = "nodes"
+LAG_S = {"first": 0.0, "b": 1.0, "c": 2.0}
+"""How much later than the first node each begins; they also end later."""
+
+
+def log_of(rig: Rig, node: str, *, exit_code: int | None = 0, age: float = 3600.0) -> Path:
+    """The log of one node, in a folder of its own: three samples, a line of output; rows and an end only of the first."""
+    start = logs.START_S + LAG_S[node]
+    is_first = node == "first"
+    version = "0.31.0+runferry." + ("1.0" if is_first else node_version("1.0"))
+    header = messages.HeaderRecord(version_info=messages.VersionInfo(producer=version))
+    key = "cpu" if is_first else f"cpu/l:{node}"
+    records = [
+        messages.Record(header=header),
+        logs.run_record(RUN, start=start),
+        messages.Record(
+            environment=messages.EnvironmentRecord(writer_id=node, host=node, started_at=logs.timestamp(start))
+        ),
+        *(logs.sample(second, {key: second}, start=start) for second in (0, 5, 10)),
+        logs.output(f"{node}\n", 1, start=start),
+    ]
+    if is_first:
+        records += [logs.row(step, {"loss": step}, start=start) for step in range(4)]
+        records += [] if exit_code is None else [logs.exit_record(exit_code, 10)]
+    log = rig.folder / node / "wandb" / f"run-20260921_141320-{RUN}" / f"run-{RUN}.wandb"
+    logs.make_log(log, *records)
+    rig.settle(log, age)
+    return log
+
+
+def events(rig: Rig) -> list[tuple[float, str]]:
+    """(seconds of the run, key) of each sample at the server, in the order of their lines."""
+    lines = map(json.loads, rig.backend.runs[RUN].stream("events"))
+    return [(line["_runtime"], key) for line in lines for key in line if key.startswith("system.")]
+
+
+def whole(rig: Rig) -> dict[str, Any]:
+    run = rig.backend.runs[RUN]
+    return {
+        "events": sorted(events(rig)),
+        "rows": [(row["_step"], row["_runtime"]) for row in run.rows],
+        "console": sorted(line.rpartition(" ")[2].strip() for line in run.stream("console")),
+        "writers": sorted(run.config["_wandb"]["value"]["e"]),
+        "end": (run.complete, run.exit_code),
+    }
+
+
+ALL = {
+    "events": sorted((float(second), f"system.cpu{label}") for second in (0, 5, 10) for label in ("", "/l:b", "/l:c")),
+    "rows": [(step, step / 2) for step in range(4)],
+    "console": ["b", "c", "first"],
+    "writers": ["b", "c", "first"],
+    "end": (True, 0),
+}
+
+
+@pytest.mark.parametrize("named", list(itertools.permutations(["first", "b", "c"])))
+def test_one_command_merges_them_by_label(rig: Rig, named: tuple[str, ...]) -> None:
+    """Every sample of every node under its label and at its time; rows and end are the first node's, whoever ended last."""
+    found = [log_of(rig, node) for node in named]
+    report = rig.sync(*found)
+
+    assert [run.verdict for run in report.runs] == [Verdict.SYNCED] * 3
+    assert whole(rig) == ALL
+    assert all(marker(log).exists() for log in found)
+    rig.backend.forget()
+    rig.sync(*found)
+    assert rig.backend.requests == []
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["first", "b", "c"])))
+def test_commands_of_their_own_lose_nothing(rig: Rig, order: tuple[str, ...]) -> None:
+    """As each node's disk is synced by itself, in any order; a command that has all of them says the end."""
+    found = {node: log_of(rig, node) for node in order}
+    for node in order:
+        report = rig.sync(found[node])
+        assert [run.verdict for run in report.runs] == [Verdict.SYNCED], report.runs
+        assert ("first node's to say" in report.runs[0].reason) == (node != "first")
+    run = whole(rig)
+
+    assert {name: run[name] for name in ("events", "rows", "console")} == {
+        name: ALL[name] for name in ("events", "rows", "console")
+    }
+    rig.sync(*found.values())
+    assert whole(rig) == ALL
+
+
+def test_a_node_says_nothing_of_the_end(rig: Rig) -> None:
+    """As long as the first node goes on, so does the run; the log of a node alone neither ends it nor is its crash."""
+    first, b = log_of(rig, "first", exit_code=None, age=1.0), log_of(rig, "b", age=1.0)
+    report = rig.sync(first, b)
+
+    assert [run.verdict for run in report.runs] == [Verdict.LIVE] * 2
+    assert not marker(b).exists()
+    assert rig.backend.runs[RUN].exit_code is None
+
+
+def test_a_node_whose_cursor_is_lost_writes_over_nobody(rig: Rig) -> None:
+    """Where its lines are is not known any more: it is refused until all logs are there, and then all is."""
+    found = {node: log_of(rig, node) for node in ("first", "b", "c")}
+    for node in ("c", "first", "b"):
+        rig.sync(found[node])
+    for log in (found["b"], found["c"]):
+        cursor(log).unlink()
+    before = sorted(events(rig))
+    report = rig.sync(found["b"])
+
+    assert [run.verdict for run in report.runs] == [Verdict.FAILED]
+    assert "in one command" in report.runs[0].reason
+    assert sorted(events(rig)) == before
+    assert rig.sync(*found.values()).exit_code == 0
+    assert whole(rig) == ALL
+
+
+def test_they_are_read_as_one(rig: Rig) -> None:
+    """`load` takes them in the same order: the time and the end are the first node's."""
+    state = load(*(log_of(rig, node) for node in ("first", "b", "c")))
+
+    assert (state.exit_code, state.runtime, state.row_count, state.sample_count) == (0, 10.0, 4, 9)
+
+
+@pytest.mark.parametrize(
+    ("producer", "expected"),
+    [("0.31.0+runferry.1.0.node", True), ("0.31.0+runferry.1.0", False), ("0.31.0+abc.node", False), ("", False)],
+)
+def test_only_our_writer_says_whose_log_it_is(producer: str, expected: bool) -> None:
+    """By its version behind the format's."""
+    assert is_node(messages.HeaderRecord(version_info=messages.VersionInfo(producer=producer))) == expected
+
+
+@pytest.mark.skipif(os.name != "posix", reason="commands as POSIX has them")
+def test_record_on_each_node_makes_one_run(server: Server, folder: Path) -> None:
+    """Two nodes of a Slurm job and one that is named by hand, each with a disk of its own, and the real backend."""
+    environ = surroundings(server)
+    nodes = {
+        "a": ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, ("--label", "a")),
+        "b": ({"SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, ("--label", "b")),
+        "c": ({}, ("--label", "c", "--secondary")),
+    }
+    running = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "runferry.cli", "record", "--quiet", "--interval", "0.1", "--probe", "memory"),
+                *("--id", "fleet", "--project", "proj", "--dir", folder / node, *options),
+                *("--", "sh", "-c", f"echo from {node}; sleep 0.5"),
+            ],
+            env={**environ, "SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "16", **ranks},
+            stdout=subprocess.DEVNULL,
+        )
+        for node, (ranks, options) in nodes.items()
+    ]
+    assert [child.wait(60) for child in running] == [0, 0, 0]
+    command = [sys.executable, "-m", "runferry.cli", "sync", *(folder / node for node in nodes)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = server.run("local", "proj", "fleet")
+    assert (run["state"], run["exit_code"]) == ("finished", 0)
+    lines = server.events("local", "proj", "fleet")
+    labels = {key.partition("/l:")[2] for line in lines for key in line if key.startswith("system.memory_percent")}
+    assert labels == {"a", "b", "c"}
+    assert max(line["_runtime"] for line in lines) < 30
+    assert {f"runferry-machine_{node}.json" for node in nodes} <= {file["name"] for file in run["files"]}
+    assert {f"from {node}" for node in nodes} == {
+        line.split(" ", 1)[1].strip() for line in server.console("local", "proj", "fleet")
+    }
