@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import json
 import math
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -50,6 +52,44 @@ print("ready", flush=True)
 sys.stdin.read()
 run.finish()
 """
+NETWORK = """
+import json, os, pathlib, socket, subprocess, sys, time
+from runferry.sampler import Sampler, SamplerSettings
+subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True)  # the one that was there shows the other interfaces
+v6 = pathlib.Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+v6.exists() and v6.write_text("1")
+for line in '''
+link set lo up
+link add bridge0 type bridge
+link add member0 type veth peer name guest0
+link add plain0 type veth peer name plain1
+link set member0 master bridge0
+address add 10.9.9.2/24 dev guest0
+address add 10.9.8.2/24 dev plain0
+'''.split("\\n"):
+    line and subprocess.run(["ip", *line.split()], check=True)
+for link in ("bridge0", "member0", "guest0", "plain0", "plain1"):
+    subprocess.run(["ip", "link", "set", link, "up"], check=True)
+theirs = subprocess.Popen([*json.loads(sys.argv[1]), str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+assert theirs.stdout.readline() == b"ready\\n"
+samples = []
+sampler = Sampler(SamplerSettings(interval=1.0, probes=("network",), self_metrics=False), samples.append)
+sampler.start()
+time.sleep(2.5)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    for size in range(100, 1000, 10):
+        for net, weight in (("9", 1), ("8", 3), ("127", 2)):
+            to = "127.0.0.1" if net == "127" else f"10.9.{net}.255"
+            for _ in range(weight):
+                sender.sendto(bytes(size), (to, 9))
+        time.sleep(0.03)
+time.sleep(2.5)
+sampler.stop()
+theirs.communicate()
+print(json.dumps(samples[-1].values))
+"""
+"""In a network namespace of its own: a bridge with a member, a pair of links, loopback; each carries what no other does."""
 TOTALS = ("disk.in", "disk.out", ".in", ".out", "network.")
 """Ends and beginnings of keys that count from when a sampler began, which is not the same moment for all."""
 ONLY_OURS = {"disk.in", "disk.out"}
@@ -192,3 +232,38 @@ def test_what_counts_as_agreement():
     assert disagreements(ours, again, seen_by(0.4, event=60.0)) == {}
     assert disagreements(ours, again, seen_by(0.4, scale=1.1, event=60.0)).keys() == ours.keys()
     assert disagreements(ours, again, seen_by(0.4, offset=2, event=60.0)).keys() == {"cpu"}
+
+
+def in_a_namespace(folder, *command):
+    """Run a command in new user and network namespaces; skip where that is not allowed."""
+    whole = ["unshare", "--map-root-user", "--net", "--mount", *command]
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        pytest.skip("no unshare, or no ip")
+    trial = [
+        *whole[:4],
+        "sh",
+        "-c",
+        "mount -t sysfs sysfs /sys && ip link add x type veth && ip link add y type bridge",
+    ]
+    if subprocess.run(trial, check=False, capture_output=True).returncode:
+        pytest.skip("no network namespaces for us here")
+    environ = peer.environment(folder)
+    return subprocess.run(whole, check=False, cwd=folder, env=environ, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.peer
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="network namespaces are Linux's")
+def test_which_interfaces_count(tmp_path):
+    """Bytes on a bridge, its member, links and loopback: the peer and we count the same ones, to the byte."""
+    if reason := peer.missing():
+        pytest.skip(reason)
+    command = json.dumps([str(peer.PYTHON), "-c", PEER])
+    done = in_a_namespace(tmp_path, sys.executable, "-c", NETWORK, command)
+    assert done.returncode == 0, done.stderr
+    (log,) = tmp_path.glob("wandb/*run-*/run-*.wandb")
+    ours, theirs = json.loads(done.stdout.splitlines()[-1]), load(log).samples[-1].values
+    assert {key: ours[key] for key in ("network.sent", "network.recv")} == {
+        key: theirs[key] for key in ("network.sent", "network.recv")
+    }
+    assert ours["network.sent"] > 100_000
