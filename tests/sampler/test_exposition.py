@@ -164,7 +164,7 @@ def test_only_wanted_families_are_read():
 
 
 NAMES = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,8}", fullmatch=True)
-LABEL_NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True)
+LABEL_NAMES = st.from_regex(r"_?[a-zA-Z][a-zA-Z0-9_]{0,5}", fullmatch=True)  # two lines at the start are reserved
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc"), include_characters="\n"), max_size=12)
 LABELS = st.dictionaries(LABEL_NAMES, TEXTS, max_size=4)
 VALUES = st.floats() | st.integers(-(10**15), 10**15).map(float)
