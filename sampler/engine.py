@@ -264,6 +264,8 @@ class Engine:
     def close(self, timeout: float) -> None:
         """Close every probe within `timeout` s in all: child processes first, since a thread may be left behind."""
         deadline = self._clock.monotonic() + timeout
+        for runner in self.runners:
+            runner.dismiss()
         for runner in sorted(self.runners, key=lambda runner: -runner.probe.tier):
             try:
                 runner.close(max(LEAST_CLOSE, deadline - self._clock.monotonic()))

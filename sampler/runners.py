@@ -73,6 +73,9 @@ class Runner:
         """What the probe knows about its devices."""
         return self.probe.metadata()
 
+    def dismiss(self) -> None:
+        """Ask for the end, without waiting: all are asked before any is waited for."""
+
     def close(self, timeout: float) -> None:
         """End within `timeout` s; what hangs is left behind."""
 
@@ -214,10 +217,14 @@ class ThreadRunner(Runner):
             self.asked_at = self._values_from
             return values if now - self._values_from <= 2 * self.period else {}
 
-    def close(self, timeout: float) -> None:
-        """Ask the thread to end; one that hangs in a call is abandoned (it is a daemon)."""
+    def dismiss(self) -> None:
+        """Ask the thread to end; a program that it waits for is ended."""
         with self._ready:
             self._ended = True
         self._ctx.closing.set()
         self._work.set()
+
+    def close(self, timeout: float) -> None:
+        """Wait for the thread's end; one that hangs in a call is abandoned (it is a daemon)."""
+        self.dismiss()
         self._thread.join(timeout)

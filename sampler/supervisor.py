@@ -278,14 +278,20 @@ class HelperRunner(Runner):
 
     # --- the end
 
-    def close(self, timeout: float) -> None:
-        """Close the pipe, upon which the helper leaves at once; kill it if it does not."""
+    def dismiss(self) -> None:
+        """Close the pipe, upon which the helper leaves at once."""
         with self._ready:
             self._closed = True
+            if self._child is not None:
+                _close(self._child.stdin)
+
+    def close(self, timeout: float) -> None:
+        """Wait for the helper's end; kill it if it does not come."""
+        self.dismiss()
+        with self._ready:
             child, self._child = self._child, None
         if child is None:
             return
-        _close(child.stdin)
         for last_resort in (False, True):
             if last_resort:
                 with contextlib.suppress(OSError):
@@ -294,7 +300,6 @@ class HelperRunner(Runner):
                 child.wait(timeout / 2)
                 break
         if child.poll() is not None:
-            _close(child.stdin)
             self._ctx.own_pids.discard(child.pid)
 
     def forget(self) -> None:

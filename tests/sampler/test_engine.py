@@ -288,6 +288,26 @@ def test_close_is_bounded_and_complete(engine):
     release.set()
 
 
+def test_all_are_asked_to_end_before_any_is_waited_for(engine):
+    """A thread that hangs does not keep the next from ending its program."""
+    release, asked = threading.Event(), []
+
+    class Waiting(Probe):
+        name = "waiting"
+        tier = Tier.THREAD
+
+        def sample(self, ctx, out):
+            ctx.closing.wait(20)
+            asked.append(time.monotonic())
+
+    built = engine(named("hung", act=lambda: release.wait(20)), Waiting())
+    built.tick(grace=0.0)
+    started = time.monotonic()
+    built.close(0.5)
+    assert asked[0] - started < 0.25
+    release.set()
+
+
 def test_deadlines_are_absolute_and_missed_ones_are_skipped():
     """Ticks stay on start + n * interval; after a long stall the next deadline is the next in the future."""
     assert next_deadline(100.0, 15.0, 100.0) == 115.0
