@@ -66,7 +66,8 @@ def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
 
 def real_path(ctx: Context, path: str, mounts: list[Mount]) -> str:
     """`path` without symbolic links, as far as they lie on disks: looking at a network file system could hang."""
-    done, left = "", [part for part in posixpath.normpath(posixpath.join("/", path)).split("/") if part]
+    whole = posixpath.join("/", ctx.link("/proc/self/cwd") or "", path)
+    done, left = "", [part for part in posixpath.normpath(whole).split("/") if part]
     for _ in range(_MOST_LINKS):
         while left:
             step = f"{done}/{left.pop(0)}"
@@ -81,7 +82,7 @@ def real_path(ctx: Context, path: str, mounts: list[Mount]) -> str:
             done = step
         else:
             return done or "/"
-    return path
+    return whole
 
 
 def disks_of(ctx: Context, mount: Mount, names: Collection[str]) -> set[str]:

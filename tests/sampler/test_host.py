@@ -343,8 +343,9 @@ def test_the_disk_behind_a_path_that_is_a_link(machine, sampled):
     machine.link("/scratch", "/mnt/./nvme/me")
     machine.link("/home/me", "/mnt/nvme")
     machine.link("/loop", "loop")
+    machine.link("/proc/self/cwd", "/mnt/nvme/run")
     machine.write(diskstats(sda=(0, 0), sdb=(0, 0)))
-    for path, disks in (("/scratch/data", {"sdb"}), ("/home/me", {"sda", "sdb"}), ("/loop", {"sda"})):
+    for path, disks in (("/scratch/data", {"sdb"}), ("out", {"sdb"}), ("/home/me", {"sda", "sdb"}), ("/loop", {"sda"})):
         values = sampled(DiskIoProbe(), machine.context(disk_paths=(path,))).next()
         assert {key.split(".")[1] for key in values} - {"in", "out"} == disks, path
 
