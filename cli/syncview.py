@@ -342,7 +342,8 @@ def verdict_line(report: RunReport) -> str:
     if report.verdict is not Verdict.SKIPPED:
         if report.rows or report.rows_sent or report.files_sent:
             files = counted(report.files_sent, "file")
-            parts.append(f"{counted(report.rows, 'row')}, {report.rows_sent} new, {files} sent")
+            about = "about " if report.estimated else ""
+            parts.append(f"{about}{counted(report.rows, 'row')}, {report.rows_sent} new, {files} sent")
         if report.url is not None:
             parts.append(printable(report.url))
     if report.reason:

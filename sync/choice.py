@@ -112,8 +112,10 @@ def state_of(plan: RunPlan, settings: SyncSettings, liveness: Liveness) -> str:
     return "running" if liveness.is_alive(last.path, last.modified, settings.stale_after) else "crashed"
 
 
-def exit_code_of(log: Path) -> int | None:
+def exit_code_of(log: Path, *, tail_only: bool = False) -> int | None:
     """What the exit record of a log says; None if it has none. Of a log that has one, only the end is read, mostly.
+
+    With `tail_only` nothing else is ever read.
 
     Raises:
         OSError: the log cannot be read.
@@ -122,7 +124,7 @@ def exit_code_of(log: Path) -> int | None:
         blocks = file.seek(0, os.SEEK_END) // BLOCK_SIZE
         start = max(0, blocks - _TAIL_BLOCKS + 1) * BLOCK_SIZE
         code = _exit_code(LogReader(file, start=start))
-        return _exit_code(LogReader(file)) if code is None and start else code
+        return _exit_code(LogReader(file)) if code is None and start and not tail_only else code
 
 
 def _exit_code(reader: LogReader) -> int | None:

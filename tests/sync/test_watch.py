@@ -507,6 +507,19 @@ def test_a_log_that_is_moved_or_taken_away(rig: WatchRig, tmp_path: Path) -> Non
     assert "taken away" in [event.reason for event in rig.told() if event.log == str(other)][-1]
 
 
+def test_a_log_that_is_taken_away_between_two_passes_is_told(rig: WatchRig, tmp_path: Path) -> None:
+    """However many passes were before: the last event of it, the report and the counts say the same."""
+    log = rig.begin()
+    taken = Story(lambda: rig.grow(log, logs.row(2)), None, lambda: log.parent.rename(tmp_path / "away"))
+    report = rig.watch(log.parent, story=taken)
+
+    assert [(event.verdict, event.rows_sent) for event in rig.told()] == [(Verdict.LIVE, 2), (Verdict.FAILED, 3)]
+    assert "taken away" in rig.told()[-1].reason
+    assert report.verdicts == {str(log): Verdict.FAILED}
+    assert rig.events[-1].counts == report.counts() == {"failed": 1}
+    assert report.exit_code == rig.events[-1].exit_code == 1
+
+
 def test_a_finished_log_may_be_taken_away(rig: WatchRig) -> None:
     """Its last verdict stands: cleaning up behind a watch is no failure."""
     log = rig.run()
