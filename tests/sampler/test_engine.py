@@ -290,18 +290,20 @@ def test_close_is_bounded_and_complete(engine):
 
 def test_all_are_asked_to_end_before_any_is_waited_for(engine):
     """A thread that hangs does not keep the next from ending its program."""
-    release, asked = threading.Event(), []
+    release, sampling, asked = threading.Event(), threading.Event(), []
 
     class Waiting(Probe):
         name = "waiting"
         tier = Tier.THREAD
 
         def sample(self, ctx, out):
+            sampling.set()
             ctx.closing.wait(20)
             asked.append(time.monotonic())
 
     built = engine(named("hung", act=lambda: release.wait(20)), Waiting())
     built.tick(grace=0.0)
+    assert sampling.wait(20)
     started = time.monotonic()
     built.close(0.5)
     assert asked[0] - started < 0.25
