@@ -52,6 +52,8 @@ class Asked:
         values = {}
         self.probe.sample(self.ctx, values)
         assert_declared(self.probe, values)
+        assert len(values) < dcgm_exporter.MOST_SERIES or self.probe.notices
+        assert len(values) >= dcgm_exporter.MOST_SERIES or not self.probe.notices
         return values
 
 
@@ -105,6 +107,15 @@ def test_instances_of_a_device(ask):
         "gpu.0.mig.2.memoryUsed/l:node-7": 18044.0 * MIB,
         "gpu.0.temp/l:node-7": 44.0,
     }
+
+
+def test_which_fields_an_instance_has_for_itself(ask):
+    """Utilisation, memory and profiling counters; heat, power, clocks and the links are the whole device's."""
+    values = ask(vector(*((name, {"gpu": "3", "GPU_I_ID": "7"}, "2") for name in FIELDS)))
+    shared = {"temp", "memoryTemp", "maxOpTemp", "memoryMaxOpTemp", "powerWatts", "totalEnergyConsumption"}
+    shared |= {"smClock", "memoryClock", "pcieTxBytes", "pcieRxBytes", "nvlinkTxBytes", "nvlinkRxBytes"}
+    own = {field.key for field in FIELDS.values()} - shared
+    assert set(values) == {f"gpu.3.{key}" for key in shared} | {f"gpu.3.mig.7.{key}" for key in own}
 
 
 @pytest.mark.parametrize(
@@ -247,9 +258,15 @@ def test_devices_for_the_record_of_the_machine(machine):
                 {"name": "NVIDIA H100 80GB HBM3", "uuid": f"GPU-11111111-aaaa-bbbb-cccc-00000000000{i}"} for i in (0, 1)
             ],
         }
-    described = [({"gpu": "0", "UUID": "u", "modelName": "m", "node": node}, "1") for node in ("a", "b")]
-    with Asked(machine.context(), reply(temperatures(*described))) as asked:
-        assert asked.probe.metadata() == {}
+    several = [({"gpu": "0", "UUID": "u", "modelName": "m", "node": node}, "1") for node in ("a", "b")]
+    partial = [
+        ({"gpu": "0", "UUID": "u"}, "1"),
+        ({"gpu": "1", "modelName": "m"}, "1"),
+        ({"UUID": "u", "modelName": "m"}, "1"),
+    ]
+    for described in (several, partial):
+        with Asked(machine.context(), reply(temperatures(*described))) as asked:
+            assert asked.probe.metadata() == {}
     machine.write({"/proc/driver/nvidia/version": ""})
     with Asked(machine.context(), reply(body), path="metrics") as asked:
         assert asked.probe.metadata() == {}

@@ -270,6 +270,8 @@ def test_what_is_too_large(serve):
     assert fails(promised, TooLargeError) == "the answer is larger than 16 MiB"
     fails(serve(answer(b"x" * 5000)), TooLargeError, longest=4999)
     fails(serve(answer(b"2000\r\n" + b"x" * 0x2000, Transfer_Encoding="chunked")), TooLargeError, longest=4999)
+    halves = gzip.compress(b"x" * 3000) * 2
+    fails(serve(complete(halves, Content_Encoding="gzip")), TooLargeError, longest=5999)
     bomb = gzip.compress(bytes(64 << 20))
     assert len(bomb) < 70000
     fails(serve(complete(bomb, Content_Encoding="gzip")), TooLargeError, longest=1 << 20)
@@ -333,6 +335,14 @@ def test_a_host_name_that_is_none():
     """What no name lookup takes is an address error, not a fault of ours."""
     with pytest.raises((AddressError, UnreachableError)):
         Endpoint(f"http://{'x' * 300}.example/").get()
+
+
+def test_ports_that_need_no_telling():
+    """Those that the scheme implies; brackets are for addresses of version six."""
+    assert repr(Endpoint("http://h/")) == "Endpoint(http://h:80)"
+    assert repr(Endpoint("https://h/")) == "Endpoint(https://h:443)"
+    assert Endpoint("http://[::1]/a")._followed("/a", "/b?c=d") == "/b?c=d"
+    assert Endpoint("http://[::1]/a")._followed("/a/b", "http://[::1]:80/c") == "/c"
 
 
 def test_a_name_beyond_ascii():
