@@ -38,7 +38,8 @@ def command(paths: tuple[Path, ...], *, as_json: bool, **options: Any) -> None:
     What there is to do
       all      nothing of it was sent from here
       rest     a part was sent
-      nothing  all that can be was sent, and nothing has changed since
+      nothing  all that can be was sent, and nothing has changed since;
+               a copy whose end is torn is whole with the next one
       skip     marked as synced, and no cursor says by whom
     """
     from ..sync import SyncSettings, UsageError, preview
@@ -113,7 +114,10 @@ def _table(runs: tuple[RunPreview, ...], width: int) -> Table:
 
 
 def _todo(run: RunPreview) -> str:
-    return f"{run.todo.value}, {run.lost} missing for good" if run.lost else run.todo.value
+    parts = [run.todo.value]
+    parts += [f"{run.lost} missing for good"] if run.lost else []
+    parts += ["its end is torn"] if run.torn else []
+    return ", ".join(parts)
 
 
 _NUMBERS = {"logs", "size", "rows sent"}

@@ -22,8 +22,9 @@ _NAMES = ("clientID", "sequenceClientID")
 
 
 def is_its_own(target: Target, head: LogHead) -> bool:
-    """Whether a log goes to the entity and project that it names itself."""
-    return (target.entity, target.project) == (head.entity or None, head.project or DEFAULT_PROJECT)
+    """Whether a log goes to the entity and project that it names itself; one that lost its run record may have gone to any."""
+    named = (head.entity or None, head.project or DEFAULT_PROJECT)
+    return not head.salvaged and (target.entity, target.project) == named
 
 
 def renamed(fields: Mapping[str, Any], base_url: str, run: RemoteRun) -> dict[str, str]:

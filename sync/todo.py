@@ -58,6 +58,8 @@ class RunPreview:
     todo: Todo
     lost: int = 0
     """How many things are missing at the server for good: damage of its logs, values that no server takes."""
+    torn: bool = False
+    """A log of it ends inside a record, as one that was copied while it was written: the next copy may hold the rest."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def _preview(plan: RunPlan, settings: SyncSettings, state: str) -> RunPreview:
         state=state,
         rows_sent=sum(segment.cursor.sent.history for segment in segments if segment.cursor is not None),
         todo=_todo(segments, settings),
-        lost=sum(map(_lost, segments)),
+        lost=sum(_lost(segment) - _is_torn(segment) for segment in segments),
+        torn=any(_is_torn(segment) and segment.head.size == segment.position.size for segment in segments),
     )
 
 
@@ -164,6 +167,14 @@ def _lost(segment: Segment) -> int:
         return 0
     lost = len(cursor.gaps) + len(cursor.dropped) + segment.head.salvaged
     return lost if lost == cursor.lacks else 0
+
+
+def _is_torn(segment: Segment) -> bool:
+    """Whether a log of which all else was sent lacked its end: it had no exit record, and its last bytes were no whole record."""
+    cursor = segment.cursor
+    if cursor is None or cursor.exit_code is not None or not _lost(segment):
+        return False
+    return any(end >= cursor.size for _, end in cursor.gaps)
 
 
 def _without_loss(segment: Segment) -> Segment:

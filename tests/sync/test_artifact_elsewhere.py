@@ -81,6 +81,22 @@ def test_the_log_s_own_place_as_the_second(rig: Rig) -> None:
     assert [len(rig.backend.committed_in(project, "ds")) for project in ("p2", "proj")] == [1, 1]
 
 
+def test_a_log_that_lost_its_run_record_goes_to_another_place(rig: Rig) -> None:
+    """It may have been sent whole before, to the project that it does not name any more, where its client ids are taken."""
+    log = run_with(rig, simple("ds", {"a": A}), contents=[A])
+    assert rig.only(rig.sync()).verdict is Verdict.SYNCED
+    content = bytearray(log.read_bytes())
+    content[7 + 7 + int.from_bytes(content[11:13], "little") + 6] = 0x77  # the type byte of the second record
+    log.write_bytes(content)
+    rig.settle(log)
+
+    report = rig.only(rig.sync(run_id="new"))
+
+    assert report.verdict is Verdict.PARTIAL
+    assert not any("artifact" in line for line in report.missing), report.missing
+    assert [len(rig.backend.committed_in(project, "ds")) for project in ("proj", "uncategorized")] == [1, 1]
+
+
 def test_back_and_forth_makes_nothing_new(rig: Rig) -> None:
     """Each place finds what it has, by the client id that it was told."""
     run_with(rig, simple("ds", {"a": A}), contents=[A])

@@ -253,6 +253,31 @@ def test_a_damaged_log_that_was_sent_is_nothing_to_do_in_a_plan(rig: Rig) -> Non
     assert planned() == ("rest", 0)
 
 
+def test_a_torn_copy_of_a_run_that_goes_on_lacks_nothing_for_good(rig: Rig) -> None:
+    """A plan says that its end is torn, until the next copy has come; one behind an exit record is lost."""
+    log = rig.run(rows=9, exit_code=None)
+    whole = log.read_bytes()
+    settings = SyncSettings(base_url=URL, state_dir=rig.state)
+
+    def planned() -> tuple[str, int, bool]:
+        (run,) = preview(rig.folder, settings, clock=rig.clock).runs
+        return run.todo.value, run.lost, run.torn
+
+    log.write_bytes(whole[:-5])
+    rig.settle(log)
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+    assert planned() == ("nothing", 0, True)
+    log.write_bytes(whole)
+    rig.settle(log)
+    assert planned() == ("rest", 0, False)
+    assert rig.only(rig.sync()).verdict is Verdict.LIVE
+    logs.make_log(log, logs.exit_record(), append=True)
+    log.write_bytes(log.read_bytes() + b"x" * 9)
+    rig.settle(log)
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+    assert planned() == ("nothing", 1, False)
+
+
 def test_a_key_that_is_refused_is_told_with_where_it_is_from(rig: Rig) -> None:
     """In one sentence, with the server's message and without the JSON around it."""
     for number in range(3):
