@@ -33,7 +33,7 @@ def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> No
     """List every run below PATHS (default: ./wandb), oldest first: what it is, how it ended, how much was synced.
 
     Every log is read in full, so what is listed is what can be read. A log without an end whose run goes on in a later
-    one is `continued`. PATHS may be patterns, as for sync. Exit code 1: a log is damaged, or a log or folder unreadable.
+    one is `continued`, that of a further node of a run has `ended`. PATHS may be patterns, as for sync. Exit code 1: a log is damaged, or a log or folder unreadable.
     """
     shut: list[LogHead] = []
     try:
@@ -48,12 +48,16 @@ def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> No
     began = {log: _head(log) for log in dict.fromkeys(logs)}
     newest: dict[tuple[str, str, str], float] = {}
     for head in began.values():
-        if head.run is not None:
+        if head.run is not None and not head.is_node:
             newest[head.run] = max(newest.get(head.run, 0), head.start_time_ns)
     liveness = Liveness(SystemClock())
     rows = (
         _row(
-            log, stale_after, liveness, goes_on_elsewhere=head.run is not None and head.start_time_ns < newest[head.run]
+            log,
+            stale_after,
+            liveness,
+            goes_on_elsewhere=head.run is not None and head.start_time_ns < newest.get(head.run, 0),
+            of_node=head.is_node,
         )
         for log, head in sorted(began.items(), key=lambda item: (item[1].start_time_ns, item[0]))
     )
@@ -81,7 +85,9 @@ def _head(log: Path) -> Head:
         return Head(None, time.time_ns())
 
 
-def _row(log: Path, stale_after: float, liveness: Liveness, *, goes_on_elsewhere: bool) -> dict[str, Any]:
+def _row(
+    log: Path, stale_after: float, liveness: Liveness, *, goes_on_elsewhere: bool, of_node: bool
+) -> dict[str, Any]:
     row: dict[str, Any] = {"type": "run", "run": run_id_of(log), "log": str(log)}
     try:
         stat = log.stat()
@@ -94,7 +100,7 @@ def _row(log: Path, stale_after: float, liveness: Liveness, *, goes_on_elsewhere
     if status == "running" and goes_on_elsewhere:
         status = "continued"
     elif status == "running" and not liveness.is_alive(log, stat.st_mtime, stale_after):
-        status = "crashed"
+        status = "ended" if of_node else "crashed"
     begins = not state.has_run and liveness.is_beginning(read_head(log), stale_after)
     sent = sync_status(log)
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,22 @@ def is_node(header: Any) -> bool:
     """
     producer = header.version_info.producer
     return "+runferry." in producer and producer.endswith(_NODE)
+
+
+def turn_of(start_ns: int, starts: Collection[int], *, of_node: bool) -> tuple[int, bool, int]:
+    """What the logs of one run are sorted by: their start; that of a node before the first node's that began next to it.
+
+    Nodes of one attempt begin together, to the seconds that a launcher and their clocks take. So before a node's log stands
+    what the run had taken when the attempt began, and last always stands a log that says how the run ends.
+
+    Args:
+        start_ns: of the log, nanoseconds since the epoch.
+        starts: of the logs of the run that are of first nodes.
+        of_node: whether the log is of a further node.
+    """
+    if not of_node or not starts:
+        return start_ns, True, start_ns
+    return min(starts, key=lambda start: abs(start - start_ns)), False, start_ns
 
 
 @dataclass(slots=True)

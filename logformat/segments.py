@@ -15,7 +15,7 @@ from .elapsed import nanoseconds
 from .reader import read_records
 from .record import Record
 from .rundir import find_logs, log_name
-from .runinfo import is_node
+from .runinfo import is_node, turn_of
 from .runstate import RunState
 from .stitch import OVERLAPS, Opening, StepStitch, opening_of
 from .wire import WireError
@@ -56,7 +56,7 @@ def head_of(log: Path) -> Head:
 
 
 def in_order(logs: Iterable[Path]) -> list[Path]:
-    """The logs of one run, each once: those of further nodes, then the others, in the order of their start.
+    """The logs of one run, each once, in the order of their start, those of further nodes first (`turn_of`).
 
     One without a run record counts as that run's. Of copies of one log only the one that holds most is taken; of equal
     ones that which is named first.
@@ -72,10 +72,12 @@ def in_order(logs: Iterable[Path]) -> list[Path]:
         first, second = list(known.values())[:2]
         raise ValueError(f"{first} and {second} are logs of different runs: name the logs of one run")
     copies = _copies_of(heads)
-    return sorted(
-        (log for log in heads if log not in copies),
-        key=lambda log: (not heads[log].is_node, heads[log].start_time_ns, log),
-    )
+    starts = {head.start_time_ns for head in heads.values() if not head.is_node}
+
+    def turn(log: Path) -> tuple[tuple[int, bool, int], Path]:
+        return turn_of(heads[log].start_time_ns, starts, of_node=heads[log].is_node), log
+
+    return sorted((log for log in heads if log not in copies), key=turn)
 
 
 def _copies_of(heads: Mapping[Path, Head]) -> set[Path]:

@@ -26,7 +26,7 @@ from ..logformat import (
     valid_run_id,
 )
 from ..logformat.copies import Copy
-from ..logformat.runinfo import is_node
+from ..logformat.runinfo import is_node, turn_of
 from .crew import Crew
 from .errors import UsageError
 from .report import counted
@@ -293,5 +293,11 @@ def group(heads: Iterable[LogHead], settings: SyncSettings) -> list[RunPlan]:
 
 
 def in_time(logs: Iterable[LogHead]) -> tuple[LogHead, ...]:
-    """The logs of one run in the order of their start; those of further nodes first, since they say nothing of its end."""
-    return tuple(sorted(logs, key=lambda head: (not head.is_node, head.start_ns, os.fspath(head.path))))
+    """The logs of one run in the order of their start; those of further nodes before the first node's (`turn_of`)."""
+    heads = list(logs)
+    starts = {head.start_ns for head in heads if not head.is_node}
+
+    def turn(head: LogHead) -> tuple[tuple[int, bool, int], str]:
+        return turn_of(head.start_ns, starts, of_node=head.is_node), os.fspath(head.path)
+
+    return tuple(sorted(heads, key=turn))

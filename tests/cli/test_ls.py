@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from runferry.cli import group
+from runferry.logformat import messages
 from runferry.logformat.heartbeat import Process, heartbeat_path, heartbeat_text
+from runferry.logformat.runinfo import node_version
 from support import logs
 from support.syncrig import Rig, shut_out
 
@@ -111,3 +113,19 @@ def test_other_runs_of_the_same_age_are_running(rig: Rig) -> None:
     )
 
     assert [row["status"] for row in ls(rig)] == ["running"] * 3
+
+
+def test_the_log_of_a_further_node_is_no_crash(tmp_path: Path) -> None:
+    """It has no end of its own, and says nothing of the first node's: a run that was cut off stays so, whichever began later."""
+    version = messages.VersionInfo(producer=f"0.31.0+runferry.{node_version('1.0')}")
+    node = [
+        messages.Record(header=messages.HeaderRecord(version_info=version)),
+        logs.run_record("n", start=logs.START_S + 5),
+    ]
+    logs.set_age(logs.make_log(tmp_path / "b" / "run-n.wandb", *node, logs.sample(1)), 7200)
+    first = [logs.header_record(), logs.run_record("n", start=logs.START_S), logs.sample(1)]
+    logs.set_age(logs.make_log(tmp_path / "a" / "run-n.wandb", *first), 7200)
+    result = CliRunner().invoke(group, ["ls", "--json", str(tmp_path)])
+    found = {Path(row["log"]).parent.name: row["status"] for row in map(json.loads, result.output.splitlines())}
+
+    assert found == {"a": "crashed", "b": "ended"}

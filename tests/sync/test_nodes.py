@@ -23,26 +23,31 @@ LAG_S = {"first": 0.0, "b": 1.0, "c": 2.0}
 """How much later than the first node each begins; they also end later."""
 
 
-def log_of(rig: Rig, node: str, *, exit_code: int | None = 0, age: float = 3600.0) -> Path:
-    """The log of one node, in a folder of its own: three samples, a line of output; rows and an end only of the first."""
-    start = logs.START_S + LAG_S[node]
+def log_of(rig: Rig, node: str, *, exit_code: int | None = 0, age: float = 3600.0, attempt: int = 0) -> Path:
+    """The log of one node, in a folder of its own: three samples, a line of output; rows and an end only of the first.
+
+    Attempts begin an hour apart.
+    """
+    start = logs.START_S + LAG_S[node] + 3600 * attempt
     is_first = node == "first"
     version = "0.31.0+runferry." + ("1.0" if is_first else node_version("1.0"))
     header = messages.HeaderRecord(version_info=messages.VersionInfo(producer=version))
     key = "cpu" if is_first else f"cpu/l:{node}"
     records = [
         messages.Record(header=header),
-        logs.run_record(RUN, start=start),
+        logs.run_record(RUN, start=start, resume=attempt > 0),
         messages.Record(
-            environment=messages.EnvironmentRecord(writer_id=node, host=node, started_at=logs.timestamp(start))
+            environment=messages.EnvironmentRecord(
+                writer_id=f"{node}{attempt or ''}", host=node, started_at=logs.timestamp(start)
+            )
         ),
         *(logs.sample(second, {key: second}, start=start) for second in (0, 5, 10)),
         logs.output(f"{node}\n", 1, start=start),
     ]
     if is_first:
-        records += [logs.row(step, {"loss": step}, start=start) for step in range(4)]
+        records += [logs.row(4 * attempt + step, {"loss": step}, start=start) for step in range(4)]
         records += [] if exit_code is None else [logs.exit_record(exit_code, 10)]
-    log = rig.folder / node / "wandb" / f"run-20260921_141320-{RUN}" / f"run-{RUN}.wandb"
+    log = rig.folder / node / "wandb" / f"run-20260921_1{attempt}1320-{RUN}" / f"run-{RUN}.wandb"
     logs.make_log(log, *records)
     rig.settle(log, age)
     return log
@@ -103,6 +108,17 @@ def test_commands_of_their_own_lose_nothing(rig: Rig, order: tuple[str, ...]) ->
     }
     rig.sync(*found.values())
     assert whole(rig) == ALL
+
+
+def test_each_attempt_of_a_resumed_run_has_its_nodes(rig: Rig) -> None:
+    """What nodes sampled the second time is behind what the first attempt took, as the first node's samples are."""
+    found = [log_of(rig, node, attempt=attempt) for attempt in (1, 0) for node in ("b", "first", "c")]
+    report = rig.sync(*found)
+
+    assert [run.verdict for run in report.runs] == [Verdict.SYNCED] * 6
+    seconds = (0.0, 5.0, 10.0, 10.0, 15.0, 20.0)
+    assert sorted(events(rig)) == sorted((at, f"system.cpu{label}") for at in seconds for label in ("", "/l:b", "/l:c"))
+    assert load(*found).runtime == 20.0
 
 
 def test_a_node_says_nothing_of_the_end(rig: Rig) -> None:
