@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -16,7 +16,7 @@ from ..sync.settings import DEFAULT_JOBS, MAX_JOBS, OVERLAPS
 from .paths import SomePath
 from .syncoptions import choice_options, settings_of, target_options
 from .syncoutputs import Outputs
-from .text import stale_after_option
+from .text import JsonCommand, stale_after_option
 
 if TYPE_CHECKING:
     from ..sync.credentials import ApiKey
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from ..sync.watch import Watching
 
 
-class SyncCommand(click.Command):
+class SyncCommand(JsonCommand):
     """The command, which hands over to `sync plan` where that is asked for; a folder of that name is `./plan`."""
+
+    more: ClassVar[dict[str, Any]] = {"left_out": {}}
 
     def make_context(  # noqa: D102 - click's
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

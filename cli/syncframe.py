@@ -41,7 +41,7 @@ def _state(board: Board, log: Active, waits: dict[str, Wait]) -> str:
     """What a run is doing; a wait that is told here is taken from `waits`."""
     wait = waits.pop(f"rows of {log.run}", None)
     if wait is not None:
-        return f"again in {span(wait.until - board.now())} (attempt {wait.attempt + 1}): {wait.reason}"
+        return f"again in {span(wait.until - board.now())} (after attempt {wait.attempt}): {wait.reason}"
     if board.closed_for:
         return "waits for the server's limit"
     return "files" if log.files_of and log.rows >= log.of else "rows"

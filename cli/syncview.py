@@ -312,7 +312,7 @@ class Lines:
         if isinstance(event, Paused):
             return [f"waiting {event.wait:.1f} s before {event.what}: {clip(event.reason, _LONGEST_REASON)}{since}"]
         when = time.strftime("%H:%M:%S", time.localtime(event.at))
-        next_one = f"in {event.wait:.1f} s (at {when}, attempt {event.attempt + 1})"
+        next_one = f"in {event.wait:.1f} s (at {when}, after attempt {event.attempt})"
         return [f"retrying {event.what} {next_one}: {clip(event.reason, _LONGEST_REASON)}{since}"]
 
     def _undone(self) -> list[str]:

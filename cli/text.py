@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -93,6 +93,21 @@ def plain_json(value: Any) -> str:
     """One line of JSON, characters beyond ASCII as they are, but for controls; these and lone surrogates are escaped."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return _UNSHOWN.sub(lambda char: f"\\u{ord(char[0]):04x}", text).encode("utf-8", "backslashreplace").decode()
+
+
+class JsonCommand(click.Command):
+    """A command whose `--json` ends with a `done` also where it cannot be followed: no key, nothing at a path."""
+
+    more: ClassVar[dict[str, Any]] = {}
+    """What else its `done` has."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: D102 - click's
+        try:
+            return super().invoke(ctx)
+        except click.ClickException:
+            if ctx.params.get("as_json"):
+                click.echo(plain_json({"type": "done", "exit_code": 2, "counts": {}, **self.more}))
+            raise
 
 
 def when(seconds: float) -> str:

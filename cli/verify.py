@@ -10,7 +10,7 @@ import click
 
 from ..sync.report import counted
 from .paths import SomePath
-from .text import Printer, clip, in_words, plain_json, printable, stale_after_option
+from .text import JsonCommand, Printer, clip, in_words, plain_json, printable, stale_after_option
 
 if TYPE_CHECKING:
     from ..sync.compare import Verification
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _REMOTE_ONLY = ("project", "entity", "run_id", "overlap", "follow_links")
 
 
-@click.command()
+@click.command(cls=JsonCommand)
 @click.argument("paths", nargs=-1, type=SomePath())
 @click.option("--remote", is_flag=True, help="Compare with the server.")
 @click.option("--deep", is_flag=True, help="With --remote: also each row's step and values.")

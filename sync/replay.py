@@ -90,8 +90,15 @@ class RunReplay:
         except SyncError as error:
             return verdict.failed(work, str(error))
         except OSError as error:
-            name = f"{error.filename}: " if error.filename else ""
-            return verdict.failed(work, f"{name}{error.strerror or error}")
+            return verdict.failed(work, self._what_failed(error))
+
+    def _what_failed(self, error: OSError) -> str:
+        """An error of the file system in words, with what to do where the log's own directory has nothing to do with it."""
+        name = f"{error.filename}: " if error.filename else ""
+        state_dir, remedy = self.context.settings.state_dir, ""
+        if isinstance(error.filename, str) and Path(error.filename).is_relative_to(state_dir):
+            remedy = "; this is in the state directory, as the log's own cannot be written: set RUNFERRY_STATE_DIR to a folder that can"
+        return f"{name}{error.strerror or error}{remedy}"
 
     def _has_sent(self) -> bool:
         return any(segment.cursor is not None and segment.cursor.sent != Lines() for segment in self.segments)

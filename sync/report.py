@@ -135,6 +135,7 @@ class Retrying(Event):
     wait: float
     at: float
     attempt: int
+    """The one that failed; the first is 1."""
 
 
 @dataclass(frozen=True)

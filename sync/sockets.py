@@ -264,7 +264,10 @@ class Backend(httpcore.NetworkBackend):
             with contextlib.suppress(queue.Empty):
                 answer = found.get(timeout=min(left, _SLICE_S))
                 if isinstance(answer, OSError):
-                    raise httpcore.ConnectError(answer.strerror or str(answer)) from answer
+                    words = answer.strerror or str(answer)
+                    if answer.errno == socket.EAI_NONAME:
+                        words = f"this machine finds no address for that name ({words}): is it spelt right?"
+                    raise httpcore.ConnectError(words) from answer
                 return answer
 
 

@@ -17,7 +17,7 @@ class SyncStatus:
     """What the side files of a log say."""
 
     words: str
-    """For people: `synced`, `synced by wandb`, `partial (3 missing)`, `grew since`, `12 rows sent`, or `no`."""
+    """For people: `synced`, `marked as synced` (no cursor says by whom), `partial (3 missing)`, `grew since`, `12 rows sent`, or `no`."""
     rows_sent: int = 0
     url: str | None = None
     """The run's page, if it was sent from here."""
@@ -33,7 +33,7 @@ def sync_status(log: Path, state_dir: Path | None = None) -> SyncStatus:
     if cursor is None:
         if not places.marker.exists():
             return SyncStatus("no")
-        return SyncStatus("grew since" if places.is_outgrown() else "synced by wandb")
+        return SyncStatus("grew since" if places.is_outgrown() else "marked as synced")
     try:
         length = log.stat().st_size
     except OSError:

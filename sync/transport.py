@@ -287,6 +287,7 @@ def _tls_problem(error: BaseException) -> str | None:
             )
         if isinstance(cause, ssl.SSLError):
             known = {"WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"}
-            return str(cause) if cause.reason in known else None
+            hint = "; a server without TLS answers so: try http://" if cause.reason == "WRONG_VERSION_NUMBER" else ""
+            return f"{cause}{hint}" if cause.reason in known else None
         cause = cause.__cause__ or cause.__context__
     return None

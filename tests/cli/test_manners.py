@@ -79,7 +79,7 @@ def test_a_stream_that_is_closed_is_no_error(tmp_path, command, sink):
     assert bool(done.stdout) == (sink == "2>&-")
 
 
-@pytest.mark.parametrize("command", [["ls", "--json"], ["sync", "plan"]])
+@pytest.mark.parametrize("command", [["ls", "--json"], ["sync", "plan"], ["show"]])
 def test_a_disk_that_is_full_is_told_in_one_line(tmp_path, command):
     """Exit code 1, as what was asked for is not there."""
     log = simple_run(tmp_path, rows=3)

@@ -193,7 +193,7 @@ def test_a_server_that_is_down_is_a_line_now_and_then(capsys: pytest.CaptureFixt
 
     assert len(err) - 1 <= 6
     assert err[1].startswith("retrying rows of r0 in 4.0 s (at ")
-    assert "attempt 2): cannot reach backend.test: refused (0)" in err[1]
+    assert "after attempt 1): cannot reach backend.test: refused (0)" in err[1]
     assert err[2] == "0 of 8 logs done, 0 rows sent, next attempt in 3 s"
     assert "(479 more since the last such line)" in err[4]
 

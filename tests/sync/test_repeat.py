@@ -51,7 +51,7 @@ def test_a_marker_that_is_older_than_the_log_is_not_believed(rig: Rig, *, ended:
     }
     assert verdicts == {"early": (Verdict.SKIPPED, False), "late": (Verdict.SYNCED, True)}
     assert planned == {"early": "skip", "late": "all"}
-    assert shown == ["synced by wandb", "grew since"]
+    assert shown == ["marked as synced", "grew since"]  # by the peer, or by a sync of ours whose cursor is lost
     assert set(rig.backend.runs) == {"late"}
     assert rig.backend.runs["late"].rows == load(late).rows
     assert marker(late).exists()
@@ -283,6 +283,20 @@ def test_a_read_only_directory_is_synced_from_the_state_directory(rig: Rig, monk
     rig.backend.forget()
     assert rig.only(rig.sync()).verdict is Verdict.SYNCED
     assert rig.backend.requests == []
+
+
+def test_a_state_directory_that_cannot_be_used_is_named(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the variable that sets it: its path alone tells nobody what it is for."""
+    rig.run()
+    monkeypatch.setattr("runferry.sync.work.is_writable", lambda _: False)
+    rig.state.write_text("no directory")
+
+    report = rig.only(rig.sync())
+
+    assert report.verdict is Verdict.FAILED
+    assert report.reason.startswith(str(rig.state))
+    assert "state directory" in report.reason
+    assert "RUNFERRY_STATE_DIR" in report.reason
 
 
 def segment(

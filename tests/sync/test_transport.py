@@ -538,6 +538,17 @@ def test_a_file_of_certificates_that_cannot_be_read_is_named(tmp_path: Path) -> 
         transport.send(Request("GET", "https://127.0.0.1:1/"))
 
 
+def test_a_name_without_an_address_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be spelt wrong, which no other attempt mends; or the network may come, so it is tried again."""
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: (_ for _ in ()).throw(unknown))
+    transport = HttpTransport(network=Network())
+
+    with pytest.raises(Retryable, match=r"cannot reach nope\.invalid: .*no address for that name .*spelt right"):
+        transport.send(Request("GET", "http://nope.invalid/"))
+    transport.close()
+
+
 def test_a_mismatch_of_tls_is_not_tried_again() -> None:
     """A server that speaks no TLS stays so: an error that names the host."""
     transport = HttpTransport(network=Network())
@@ -552,7 +563,7 @@ def test_a_mismatch_of_tls_is_not_tried_again() -> None:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=plain)
         thread.start()
-        with pytest.raises(Permanent, match=f"no secure connection to 127.0.0.1:{port}"):
+        with pytest.raises(Permanent, match=f"no secure connection to 127.0.0.1:{port}.*try http://"):
             transport.send(Request("POST", f"https://127.0.0.1:{port}/", {}, b"{}"))
         thread.join()
     transport.close()
