@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from runferry.sampler import SamplerSettings
+from runferry.sampler import SamplerSettings, proctree
 from runferry.sampler.context import Context
 from runferry.sampler.engine import Engine
 from runferry.sampler.probes.cpu import CpuProbe
@@ -40,6 +40,18 @@ def test_walk_is_breadth_first_and_leaves_out_helpers(machine):
         machine.process(pid, children=children)
     assert list(walk(machine.context(), 4242)) == [4242, 10, 11, 12, 13]
     assert list(walk(machine.context(), 4242, skip={11})) == [4242, 10, 12]
+
+
+def test_a_fork_bomb_does_not_hold_the_sampler(machine, monkeypatch):
+    """The walk ends at a number of processes, and after a time."""
+    machine.process(4242, children=range(10, 20))
+    for pid in range(10, 20):
+        machine.process(pid, parent=4242)
+    monkeypatch.setattr(proctree, "MOST_PROCESSES", 5)
+    assert len(list(walk(machine.context(), 4242))) < 11
+    monkeypatch.setattr(proctree, "MOST_PROCESSES", 4096)
+    monkeypatch.setattr(proctree, "LONGEST_WALK", -1.0)
+    assert list(walk(machine.context(), 4242)) == [4242]
 
 
 def test_walk_without_children_files(machine):
@@ -186,6 +198,11 @@ def test_disk_io_in_a_container(machine, sampled):
     machine.write({"/sys/class/block/sda1/partition": "1\n"})
     probe = sampled(DiskIoProbe(), machine.context())
     assert set(probe.next()) == {"disk.in", "disk.out", "disk.sda.in", "disk.sda.out"}
+    machine.write(mountinfo(("0:50", "/", "overlay"), ("8:17", "/scratch", "xfs")))
+    machine.partition("8:17", "sdb/sdb1")
+    machine.write(diskstats(sda=(0, 0), sdb=(0, 0)))
+    probe = sampled(DiskIoProbe(), machine.context(disk_paths=("/scratch", "/")))
+    assert {"disk.sda.in", "disk.sdb.in"} <= set(probe.next())
 
 
 def test_disk_usage_agrees_with_statvfs(machine, sampled):
@@ -348,6 +365,8 @@ def test_the_disk_behind_a_path_that_is_a_link(machine, sampled):
     for path, disks in (("/scratch/data", {"sdb"}), ("out", {"sdb"}), ("/home/me", {"sda", "sdb"}), ("/loop", {"sda"})):
         values = sampled(DiskIoProbe(), machine.context(disk_paths=(path,))).next()
         assert {key.split(".")[1] for key in values} - {"in", "out"} == disks, path
+    values = sampled(DiskIoProbe(), machine.context(disk_paths=("/loop", "/home/me"))).next()
+    assert "disk.sdb.in" not in values  # no disk holds /home, and others are known
 
 
 def test_the_disk_of_a_btrfs_mount(machine, sampled):
@@ -367,8 +386,9 @@ def test_disks_that_come_later_are_found(machine, sampled):
     machine.write(diskstats(sda=(0, 0)))
     probe = sampled(DiskIoProbe(), machine.context())
     machine.write(diskstats(sda=(0, 2048), sdb=(10**9, 10**9)))
-    values = [probe.next() for _ in range(20)][-1]
-    assert (values["disk.sdb.in"], values["disk.out"]) == (0.0, 1.0)
+    seen = [probe.next() for _ in range(20)]
+    assert "disk.sdb.in" not in seen[18]
+    assert (seen[19]["disk.sdb.in"], seen[19]["disk.out"]) == (0.0, 1.0)
     machine.write({"/proc/diskstats": ""})
     assert probe.next() == {}
     machine.write(diskstats(sda=(0, 4096), sdb=(10**9, 10**9)))
@@ -479,7 +499,7 @@ class FakeProcess:
 
     def cpu_times(self):
         own, ended, _ = self.machine.people[self.pid]
-        return SimpleNamespace(user=own, system=0.0, children_user=ended, children_system=0.0)
+        return SimpleNamespace(user=own - 1, system=1.0, children_user=ended - 3, children_system=3.0)
 
     def create_time(self):
         return self.machine.people[self.pid][2]

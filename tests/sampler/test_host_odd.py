@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runferry.sampler import ProbeUnavailableError, SamplerSettings, registry
 from runferry.sampler.context import Context
+from runferry.sampler.metric import Kind
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
 STAT = "{pid} ({name}) S {parent} 1 1 0 -1 0 0 0 {n} 5 {n} 3 2 1 20 0 4 0 {started} 0 {n} 0 0\n"
@@ -236,6 +237,17 @@ def test_one_bad_line_costs_one_device(root):
         more[path] += line
     more["/proc/999/stat"] = "999 (torn"
     assert set(host.sample(more)) == set(expected)
+
+
+def test_two_samples_at_one_moment(root):
+    """Where no time has passed there are no rates; the next sample has them again."""
+    host = Host(FIRST, root)
+    host.sample(SECOND)
+    intervals = [metric for probe in host.probes for metric in probe.metrics if metric.kind is Kind.INTERVAL]
+    at_once = host.sample(files(4000), after=0.0)
+    rates = {key for key in at_once if any(metric.matches(key) for metric in intervals)}
+    assert {key for key in rates if not key.startswith(("cpu.0.", "host.cpu."))} == set()  # those are of CPU time
+    assert set(host.sample(files(5000))) > set(at_once)
 
 
 def test_odd_but_true_values_are_told_as_they_are(root):
