@@ -309,6 +309,13 @@ def test_no_line_is_slow(line):
     assert time.process_time() - started < 1.0
 
 
+def test_a_family_of_any_size_is_read():
+    """Only single lines are bounded, not what one metric has of them."""
+    body = "# TYPE m gauge\n" + "".join(f'm{{pool="a",rank="{i}"}} {i}\n' for i in range(5000))
+    assert len(body) > LONGEST_LINE
+    assert [value for _, _, value in read(body)] == list(range(5000))
+
+
 def test_a_line_without_end_is_not_looked_at():
     """One of a megabyte costs its block, and is counted."""
     body = "# TYPE m gauge\nm 1\nm" + " " * (1 << 20) + "2\n# TYPE n gauge\nn 3\n"
