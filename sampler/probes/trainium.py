@@ -48,7 +48,7 @@ def _interval(ctx: Context) -> float:
     return max(ctx.settings.interval, ctx.settings.probe_intervals.get(TrainiumProbe.name, 0.0))
 
 
-def _period_in(path: str) -> float:
+def period_in(path: str) -> float:
     """Seconds between two lines, as a configuration of the user says; one that cannot be read is the program's to refuse."""
     try:
         period = json.loads(Path(path).read_text(encoding="utf-8"))["period"]
@@ -141,7 +141,7 @@ class TrainiumProbe(Probe):
         self._child: LineChild | None = None
         self._folder: Path | None = None
         self._line: Json = {}
-        self._line_from = 0.0
+        self._line_from: float | None = None  # monotonic s; of the first sample until there is a line
         self._period = 0.0
         self._hardware: dict[str, int] = {}
 
@@ -165,7 +165,7 @@ class TrainiumProbe(Probe):
         known = {"neuron_device_count": len(devices), "neuroncore_per_device_count": cores}
         self._hardware = {name: count for name, count in known.items() if count}
         given = ctx.settings.neuron_monitor_config_path
-        self._period = period_of(_interval(ctx)) if given is None else _period_in(given)
+        self._period = period_of(_interval(ctx)) if given is None else period_in(given)
         self._child = LineChild(ctx, [program, "-c", given or self._write_configuration(ctx)])
 
     def _write_configuration(self, ctx: Context) -> str:
@@ -181,14 +181,17 @@ class TrainiumProbe(Probe):
 
         Raises:
             ValueError: the program prints what is no JSON; what an earlier line said is written all the same.
-            RuntimeError: the program has ended or cannot be started.
+            RuntimeError: the program has ended, cannot be started, or is silent.
         """
         if self._child is None:
             return
         text = self._child.newest(ctx.now)
         garbage = text is not None and not self._take(ctx.now, text)
+        if self._line_from is None:
+            self._line_from = ctx.now
         keep = PERIODS_KEPT * max(self._period, _interval(ctx))
-        if ctx.now - self._line_from > keep:
+        silent = ctx.now - self._line_from > keep
+        if silent:
             self._line = {}
         who = Who(
             pids=frozenset(walk(ctx, ctx.settings.pid, ctx.own_pids)),
@@ -205,6 +208,8 @@ class TrainiumProbe(Probe):
             raise ValueError(f"{PROGRAM} printed what is no JSON object: {(text or b'')[:80]!r}")
         if not self._line and self._child.error is not None:
             raise RuntimeError(self._child.error)
+        if silent:
+            raise RuntimeError(f"{PROGRAM} has printed nothing for {keep:g} s")
 
     def _take(self, now: float, text: bytes) -> bool:
         """Make a line the newest; False if it is none."""

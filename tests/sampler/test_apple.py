@@ -105,17 +105,26 @@ def test_idle_cores():
 def test_several_dies_and_renamed_cores():
     """Chips of two dies have channels per die, newer chips call their slower cores M: all are counted once."""
     states = [("IDLE", 50), ("V0P0", 50)]
-    named = ["DIE_0_ECPU0", "DIE_1_MCPU1", "PCPU0", "ECPU", "ECPM0"]
+    named = ["DIE_0_ECPU0", "PCPU0", "ECPU", "ECPM0"]
     channels = [Channel("CPU Stats", "CPU Core Performance States", name, states=states) for name in named]
+    busy = [("IDLE", 0), ("V0P0", 100)]
+    channels.append(Channel("CPU Stats", "CPU Core Performance States", "DIE_1_MCPU1", states=busy))
     channels += [Channel("Energy Model", "", f"DIE_{die}_CPU Energy", "mJ", 1500) for die in (0, 1)]
     values = chip_values(channels, Tables((1000.0,), (2000.0,), ()), 1.0)
     assert values == {
-        "cpu.ecpu_percent": 50.0,
+        "cpu.ecpu_percent": 75.0,
         "cpu.ecpu_freq": 1000.0,
         "cpu.pcpu_percent": 50.0,
         "cpu.pcpu_freq": 2000.0,
         "cpu.powerWatts": 3.0,
     }
+
+
+@pytest.mark.parametrize(("unit", "watts"), [("mJ", 5.0), ("uJ", 0.005), ("nJ", 0.000005)])
+def test_units_of_energy(unit, watts):
+    """Thousandths, millionths and thousand-millionths of a joule, by second."""
+    values = chip_values([Channel("Energy Model", "", "GPU Energy", unit, 10_000)], Tables(), 2.0)
+    assert values == {"gpu.0.powerWatts": pytest.approx(watts)}
 
 
 @pytest.mark.parametrize(("unit", "value"), [("kJ", 1), ("mJ", -5), ("mJ", None)])
@@ -199,6 +208,15 @@ def test_powermetrics():
         "cpu.ecpu_freq": 1900.0,
         "cpu.pcpu_percent": pytest.approx(79.0),
         "cpu.pcpu_freq": 3100.0,
+    }
+
+
+def test_powermetrics_of_several_clusters():
+    """Cores of one kind in several clusters: the mean of both, for loads and frequencies."""
+    clusters = [{"name": f"P{n}-Cluster", "idle_ratio": 0.2 + 0.4 * n, "freq_hz": 1e9 * (n + 1)} for n in (0, 1)]
+    assert powermetrics_values(plistlib.dumps({"processor": {"clusters": [*clusters, {"name": "P9"}, "odd"]}})) == {
+        "cpu.pcpu_percent": pytest.approx(60.0),
+        "cpu.pcpu_freq": 1500.0,
     }
 
 

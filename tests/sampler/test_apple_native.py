@@ -46,7 +46,7 @@ class Shim:
     def __init__(self, path):
         self.paths = dict.fromkeys(LIBRARIES, str(path))
         self._library = ctypes.CDLL(str(path))
-        for name in ("fail_samples", "no_energy", "no_sensors"):
+        for name in ("fail_samples", "no_energy", "no_sensors", "busy"):
             self.set(name, 0)
 
     def set(self, name, value):
@@ -156,6 +156,16 @@ def test_a_refused_subscription_leaves_nothing(shim):
 
 
 @needs_compiler
+def test_the_controller_is_let_go(shim):
+    """Every service that was looked at, and the connection."""
+    before = shim.live()
+    controller = Smc(Libraries(shim.paths))
+    assert shim.live()[1] == before[1] + 1
+    controller.close()
+    assert shim.live() == before
+
+
+@needs_compiler
 def test_the_controller_s_keys(shim):
     """Floats by prefix, found by their number; another type, and a key that is not there, are errors of that key."""
     controller = Smc(Libraries(shim.paths))
@@ -164,6 +174,9 @@ def test_the_controller_s_keys(shim):
     for key in ("TpXX", "ZZZZ"):
         with pytest.raises(NativeError):
             controller.read(key)
+    shim.set("busy", 1)
+    with pytest.raises(NativeError, match="0x0, 3"):
+        controller.read("Tp01")
     controller.close()
     controller.close()
 
@@ -213,6 +226,10 @@ def tools(tmp_path, monkeypatch):
     return write
 
 
+def no_function(_):
+    raise NativeError("this system has no such function")
+
+
 @needs_compiler
 def test_everything_at_once(shim, tools, machine, sampled):
     """Counters, sensors and the graphics driver in one sample; load by frequency, not the driver's."""
@@ -235,8 +252,10 @@ def test_everything_at_once(shim, tools, machine, sampled):
     metadata = probe.probe.metadata()
     assert (metadata["gpu_type"], metadata["gpu_count"]) == ("Apple M2 Pro", 1)
     assert metadata["apple"]["gpu_cores"] == 19
+    before = shim.live()[1]
     probe.probe.close()
     probe.probe.close()
+    assert shim.live()[1] == before - 1  # the controller's connection
 
 
 @needs_compiler
@@ -293,11 +312,16 @@ def test_one_question_of_two_that_fails(tools, machine, tmp_path):
 
 @needs_compiler
 def test_before_macos_14(shim, tools, machine, sampled):
-    """Where the controller has no temperatures the sensors' own interface tells them."""
+    """Where the controller has no temperatures the sensors' own interface tells them; one that fails is given up, told."""
     shim.set("no_sensors", 1)
-    values = sampled(AppleProbe(shim.paths), machine.context()).next()
+    probe = sampled(AppleProbe(shim.paths), machine.context())
+    values = probe.next()
     assert values["gpu.0.temp"] == 47.9
     assert values["cpu.avg_temp"] == pytest.approx(48.25)
+    probe.probe._chip._hid._lib.IOHIDEventSystemClientCreate = no_function
+    for _ in range(2):
+        assert "gpu.0.temp" not in probe.next()
+    assert list(probe.probe.notices) == ["this system has no such function"]
 
 
 @pytest.mark.parametrize(("asked", "user", "powers"), [(True, 0, True), (True, 501, False), (False, 0, False)])

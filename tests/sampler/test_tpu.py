@@ -95,6 +95,27 @@ def test_kinds_of_chips(machine, ids, chip):
     assert find_chips(machine.context()) == (chip, 4)
 
 
+def test_kinds_of_google_s_documentation():
+    """Memory in GiB, devices (cores that programs see) per chip, and for how many the runtime gives one duty cycle."""
+    assert {chip.name: chip[1:] for chip in CHIPS.values()} == {
+        "v2": (8, 2, 2),
+        "v3": (16, 2, 2),
+        "v4": (32, 1, 1),
+        "v5e": (16, 1, 1),
+        "v5p": (95, 1, 1),
+        "v6e": (32, 1, 1),
+        "7x": (192, 2, 1),
+    }
+
+
+def test_the_commonest_kind(machine):
+    """A host has one kind; were there two, the record tells of the one there are more of."""
+    for slot, device in enumerate(["0x0063", "0x0062", "0x0062"]):
+        folder = f"/sys/bus/pci/devices/{slot}"
+        machine.write({f"{folder}/vendor": "0x1ae0\n", f"{folder}/device": f"{device}\n"})
+    assert find_chips(machine.context())[0].name == "v5p"
+
+
 def test_no_tpu_nothing_is_loaded(machine):
     """Without a chip, or with one of Google's that is no TPU, the probe is out before any library is looked at."""
     assert "no TPU" in TpuProbe().discover(machine.context())
@@ -205,6 +226,39 @@ def test_two_devices_per_duty_cycle(machine, sampled, fixture_json):
     assert "tpu.4.hbmCapacityUsage" not in values
 
 
+def test_names_in_order(tpus):
+    """A family has the values of the first of its names that has any; a name that is not known is not asked for."""
+
+    class Sdk(monitoring.Monitoring):
+        asked: list = []  # noqa: RUF012 - of this test alone
+
+        def get_metric(self, name):
+            self.asked.append(name)
+            return super().get_metric(name)
+
+    metrics = {
+        "tensorcore_util": {"data": [], "description": ""},
+        "tensorcore_utilization": {"data": ["7"], "description": ""},
+        "tcp_min_rtt": {"data": ["1, 2, 3, 4"], "description": ""},
+        "grpc_tcp_min_rtt": {"data": ["5, 6, 7, 8"], "description": ""},
+        "duty_cycle_pct": {"data": ["9"], "description": ""},
+        "hbm_capacity_total": {"data": ["0", "8"], "description": ""},
+        "hbm_capacity_usage": {"data": ["0", "2"], "description": ""},
+    }
+    values = tpus(Sdk({"supported": sorted(metrics.keys() - {"duty_cycle_pct"}), "metrics": metrics})).next()
+    assert values["tpu.0.tensorcoreUtilization"] == 7
+    assert of(values, "tpu.grpcTcpMinRtt.") == {"p50Us": 1, "p90Us": 2, "p95Us": 3, "p999Us": 4}
+    assert "duty_cycle_pct" not in Sdk.asked
+    assert {key for key in values if key.endswith("hbmMemoryUsage")} == {"tpu.1.hbmMemoryUsage"}  # of nothing, no share
+    assert values["tpu.1.hbmMemoryUsage"] == 25.0
+
+
+def test_the_worst_link_counts_wherever_it_stands():
+    """The first of a device's links may be the worst."""
+    texts = ["tray1.chip0.ici0.int: 7", "tray1.chip0.ici1.int: 2"]
+    assert read_texts(BY_KEY["tpu.{i}.iciLinkHealth"], texts, "", 1)["tpu.0.iciLinkHealth"] == 7
+
+
 def test_links_of_two_trays():
     """A device number that two trays share stands for neither: each link keeps its own key."""
     texts = ["tray1.chip0.ici0.int: 1", "tray2.chip0.ici0.int: 9", "other: 3", "tray2.chip1.ici0.int: x"]
@@ -236,6 +290,8 @@ def test_labels(text, label):
         ("", 5, ["mean", "p50", "p90", "p95", "p999"]),
         ("Mean, P50, P90, P99, P99.9", 5, ["mean", "p50", "p90", "p99", "p999"]),
         ("mean, p50, p90, p95, p99.9", 5, ["mean", "p50", "p90", "p95", "p999"]),
+        ("percentiles up to p95, p99 apart", 5, ["mean", "p50", "p90", "p95", "p999"]),
+        ("mean, p50, p90, and p99.9", 5, ["mean", "p50", "p90", "p95", "p999"]),
         ("", 4, ["p50", "p90", "p95", "p999"]),
         ("", 2, ["stat0", "stat1"]),
     ],
@@ -367,6 +423,42 @@ def test_labels_of_the_server():
         ({}, "unknown"),
     ):
         assert read_points(family, [Point(attributes, 5)], 1) == {f"tpu.hloQueueSize.{label}": 5}
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "value"),
+    [
+        ((4, 0, 0, 0), 0.5, 5.0),  # the first bucket begins at 0
+        ((4, 4, 0, 0), 0.5, 10.0),
+        ((0, 0, 4, 0), 0.25, 25.0),
+        ((1, 0, 0, 9), 0.9, 40.0),  # beyond the last bound nothing is known
+    ],
+)
+def test_percentiles(counts, share, value):
+    """Linear within the bucket in which the share is reached."""
+    assert percentile(Histogram(sum(counts), 0.0, (10.0, 20.0, 40.0), counts), share) == value
+
+
+def test_duty_cycle_of_two_devices_by_the_server():
+    """The server, too, gives one per chip."""
+    points = [Point({"": 0}, 10.0), Point({"": 1}, 20.0)]
+    values = read_points(BY_KEY["tpu.{i}.dutyCycle"], points, 2)
+    assert [values[f"tpu.{device}.dutyCycle"] for device in range(4)] == [10.0, 10.0, 20.0, 20.0]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1 << 62, (1 << 63) - 1, -(1 << 63)])
+def test_integers_of_the_wire(value):
+    """64 bits with a sign, of gauges and of counters."""
+    for kind in ("gauge", "counter"):
+        assert points_of({"metrics": [{kind: {"asInt": value}}]}) == [Point({}, value)]
+
+
+def test_a_field_that_says_it_is_longer_than_the_answer():
+    """An answer cut off in the middle of a text is refused, not read as if it were whole."""
+    whole = service.encode({"metrics": [gauge(1, 2.0)]})
+    for size in range(3, len(whole)):
+        with pytest.raises(ValueError, match="without end"):
+            read_response(whole[:size])
 
 
 def test_linear_buckets():

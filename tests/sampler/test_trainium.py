@@ -22,7 +22,7 @@ from runferry.sampler.probes.neuron_report import (
     read_hardware,
     read_runtimes,
 )
-from runferry.sampler.probes.trainium import TrainiumProbe, configuration
+from runferry.sampler.probes.trainium import TrainiumProbe, configuration, period_in
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
 
@@ -111,6 +111,22 @@ def test_pid_of_a_container_as_tag():
     assert not values_of(line)  # another container has the same pid
 
 
+def test_the_tag_is_for_runtimes_without_our_pid():
+    """Where our own process is in the line a tag that another user chose, too, takes nothing of theirs."""
+    assert cores_in(values_of(lines_of(TORCHRUN)[0], pids=(5001,), tag="rank1")) == {"trn.0.neuroncore_utilization"}
+
+
+def test_numbers_beyond_any_counter():
+    """What no counter can hold is left out, as are numbers that are none."""
+    line = json.loads(lines_of("neuron-monitor-trn1.jsonl")[0])
+    used = line["neuron_runtime_data"][0]["report"]["memory_used"]["neuron_runtime_used_bytes"]
+    for odd in (1 << 63, -(1 << 63), 10**400, 1e300, float("nan"), float("inf"), True, "7"):
+        used["host"] = odd
+        assert "trn.host_total_memory_usage" not in values_of(line)
+    used["host"] = (1 << 63) - 1
+    assert values_of(line)["trn.host_total_memory_usage"] == (1 << 63) - 1
+
+
 def test_core_that_two_runtimes_hold():
     """A core that several runtimes name tells of none of them whose it is."""
     line = json.loads(lines_of(TORCHRUN)[0])
@@ -142,20 +158,25 @@ def test_hardware():
     expected = {"neuron_device_count": 1, "neuroncore_per_device_count": 2}
     assert read_hardware(json.loads(empty)) == expected
     assert read_hardware(json.loads(gone)) == {}
+    for odd in (0, -1, 1 << 32, 2.5, True):
+        assert read_hardware({"neuron_hardware_info": {"neuron_device_count": odd}}) == {}
 
 
 def test_extended():
     """Executions, their errors and latency, and memory errors of the devices."""
     line = json.loads(lines_of(TORCHRUN)[0])
-    line["neuron_runtime_data"][1]["report"]["execution_stats"]["latency_stats"]["total_latency"]["p99"] = 0.5
-    line["neuron_runtime_data"][1]["report"]["execution_stats"]["error_summary"]["hardware"] = 2
+    first = next(entry for entry in line["neuron_runtime_data"] if entry["pid"] == 5001)["report"]["execution_stats"]
+    first["latency_stats"]["total_latency"]["p99"] = 0.5
+    first["error_summary"]["hardware"] = 2
     values = {}
     read_executions(our_runtimes(line, Who((5001, 5002), "", "", lambda _: True)), values)
     read_devices(line, values)
     assert values["trn.executions.completed"] == 236
     assert values["trn.execution_errors.hardware"] == 2
-    assert values["trn.execution_latency_p50_seconds"] == 0.0115
-    assert values["trn.execution_latency_p99_seconds"] == 0.5
+    assert {key: values[key] for key in values if "latency" in key} == {
+        "trn.execution_latency_p50_seconds": 0.0115,
+        "trn.execution_latency_p99_seconds": 0.5,
+    }
     assert values["trn.device.0.mem_ecc_corrected"] == 3
     assert values["trn.device.0.sram_ecc_uncorrected"] == 0
     line["system_data"]["neuron_hw_counters"]["neuron_devices"][0]["neuron_device_index"] = True
@@ -206,6 +227,8 @@ def test_configuration():
     assert configuration(0.1, extended=False)["period"] == "1s"
     assert configuration(15.0, extended=True) == json.loads((FIXTURES / "neuron-monitor-config.json").read_text())
     assert configuration(1e6, extended=False)["period"] == "3600s"
+    plain = configuration(15.0, extended=False)["neuron_runtimes"][0]["metrics"]
+    assert plain == configuration(15.0, extended=True)["neuron_runtimes"][0]["metrics"][:-1]
 
 
 # --- the program
@@ -244,6 +267,15 @@ def until(probe, condition, *, after=0.0, within=10.0):
         time.sleep(0.01)
 
 
+def silent(probe, *, after):
+    """Nothing is told of now but the silence."""
+    values = {}
+    probe.ctx.begin(probe.ctx.now + after)
+    with pytest.raises(RuntimeError, match="neuron-monitor has printed nothing for"):
+        probe.probe.sample(probe.ctx, values)
+    assert values == {}
+
+
 def failure(probe, within=20.0):
     """Sample until that fails; the error is the result."""
     deadline = time.monotonic() + within
@@ -270,11 +302,14 @@ def test_newest_line(monitor):
 
 
 def test_old_line_says_nothing_about_now(monitor):
-    """A program that goes silent loses its keys after three periods."""
+    """A program that goes silent, or never prints, loses its keys after three periods, which is told."""
     probe = monitor(f"{printed('neuron-monitor-trn1.jsonl')}; exec sleep 60")
     until(probe, bool)
     assert probe.next(after=3.0)
-    assert probe.next(after=0.1) == {}
+    silent(probe, after=0.1)
+    probe = monitor("exec sleep 60")
+    assert probe.next() == probe.next(after=3.0) == {}
+    silent(probe, after=0.1)
 
 
 def test_metadata_before_the_first_line(monitor):
@@ -305,7 +340,7 @@ def test_period_of_a_probe_that_samples_seldom(monitor):
     probe = monitor(f"{printed('neuron-monitor-trn1.jsonl')}; exec sleep 60", probe_intervals={"trainium": 20.0})
     until(probe, bool)
     assert probe.next(after=60.0)
-    assert probe.next(after=1.0) == {}
+    silent(probe, after=1.0)
 
 
 def test_configuration_of_the_user(monitor, tmp_path):
@@ -319,7 +354,37 @@ def test_configuration_of_the_user(monitor, tmp_path):
     until(probe, bool)
     assert (tmp_path / "argv").read_text() == f"{given_file}\n"
     assert probe.next(after=170.0)
-    assert probe.next(after=11.0) == {}
+    silent(probe, after=11.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ('{"period": "500ms"}', 0.5),
+        ('{"period": "2.5s"}', 2.5),
+        ('{"period": "2h"}', 7200.0),
+        ('{"period": 5}', 5.0),
+        ('{"period": "1 day"}', 5.0),
+        ("[]", 5.0),
+        ("[" * 100_000, 5.0),
+        ("no json", 5.0),
+    ],
+)
+def test_periods_of_the_user(tmp_path, text, seconds):
+    """In the units that the program knows; what says nothing leaves the program's own, 5 s."""
+    (tmp_path / "own.json").write_text(text)
+    assert period_in(str(tmp_path / "own.json")) == seconds
+    assert period_in(str(tmp_path / "none.json")) == 5.0
+
+
+def test_the_program_s_word_after_its_end(monitor):
+    """One that prints and ends at once: what it said holds while it is young, then why it ended is told."""
+    probe = monitor(f"{printed('neuron-monitor-trn1.jsonl')}; echo gone >&2; exit 3")
+    until(probe, bool)
+    until(probe, lambda _: probe.probe._child.error is not None)
+    assert probe.next()
+    with pytest.raises(RuntimeError, match="status 3: gone"):
+        probe.next(after=3.1)
 
 
 def test_garbage(monitor):

@@ -180,7 +180,7 @@ static struct { const char *key, *type; float value; } sensors[] = {
     {"Tg\xfe\xff", "flt ", 0},
 };
 enum { SENSORS = sizeof sensors / sizeof *sensors };
-int no_sensors;
+int no_sensors, busy;
 static uint32_t letters(const char *key) {
     const uint8_t *byte = (const uint8_t *)key;
     return (uint32_t)byte[0] << 24 | (uint32_t)byte[1] << 16 | (uint32_t)byte[2] << 8 | (uint32_t)byte[3];
@@ -223,6 +223,8 @@ int IOConnectCallStructMethod(uint32_t connection, uint32_t selector, struct mes
         if (in->command == 9) {
             out->info.type = letters(sensors[i].type);
             out->info.size = 4;
+        } else if (busy) {
+            out->result = 3;
         } else if (in->command == 5 && in->info.size == 4) {
             uint8_t count[4] = {0, 0, 0, SENSORS};
             memcpy(out->data, i ? (void *)&sensors[i].value : count, 4);
