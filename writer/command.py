@@ -64,15 +64,17 @@ def run_command(
     """
     _fill_standard()
     outlets = _Outlets(terminal=terminal)
+    forwarder = _Forwarder(outlets)
+    forwarder.start()  # before the command, which nobody would end, and before the run, whose handlers go on to these
     try:
         # Its parent answers for it: no shell, the arguments as they are.
         process = subprocess.Popen(list(argv), **outlets.arguments)  # noqa: S603 - the user's own command
     except OSError as error:
         outlets.close()
+        forwarder.stop()
         raise CommandError(argv[0], error) from error
-    forwarder = _Forwarder(process, outlets)
-    forwarder.start()  # before the run: its handlers go on to these
     try:
+        forwarder.attach(process)
         run = begin(process.pid)
         tees = [_Tee(fd, target, name, run, warn) for name, fd, target in outlets.streams()]
         for tee in tees:
@@ -178,11 +180,13 @@ class _Outlets:
 
 
 class _Forwarder:
-    """Passes our signals on to the command."""
+    """Passes our signals on to the command; those that come before it is there, as soon as it is."""
 
-    def __init__(self, process: subprocess.Popen[bytes], outlets: _Outlets) -> None:
-        self._process, self._outlets = process, outlets
+    def __init__(self, outlets: _Outlets) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._outlets = outlets
         self._old: dict[int, Any] = {}
+        self._early: list[int] = []
 
     def start(self) -> None:
         """Take the signals over, where this thread may."""
@@ -193,19 +197,31 @@ class _Forwarder:
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
                 self._old[number] = signal.signal(number, self._forward)
 
+    def attach(self, process: subprocess.Popen[bytes]) -> None:
+        """The command is there."""
+        self._process = process
+        self._deliver()
+
     def stop(self) -> None:
-        """Give them back."""
+        """Give them back. What came for a command that could not be started is ours after all."""
         for number, handler in self._old.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._old.clear()
+        while self._early:
+            signal.raise_signal(self._early.pop(0))
+
+    def _deliver(self) -> None:
+        while self._process is not None and self._early:
+            with suppress(OSError, IndexError):  # a signal in the middle of this has delivered it
+                self._process.send_signal(self._early.pop(0))
 
     def _forward(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler
         if number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _in_foreground():
             return  # a key on the terminal: the command, in the same group, got its own
         if number == getattr(signal, "SIGWINCH", None):
             self._outlets.resize()  # the command may have looked before: it is told again
-        with suppress(OSError):
-            self._process.send_signal(number)
+        self._early.append(number)
+        self._deliver()
 
 
 class _Tee(threading.Thread):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
 import sys
 import threading
 
@@ -47,3 +49,39 @@ def test_a_command_that_cannot_be_started_begins_no_run():
         with pytest.raises(CommandError) as caught:
             run_command([command], lambda pid: pytest.fail("a run has begun"))
         assert (caught.value.code, caught.value.errno) == (code, number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_that_comes_while_the_command_is_started_is_the_commands(begin, monkeypatch, number):
+    """Nobody would end a command whose parent such a signal had killed."""
+    real = subprocess.Popen
+
+    def popen(*given, **named):
+        signal.raise_signal(number)
+        process = real(*given, **named)
+        signal.raise_signal(number)
+        return process
+
+    monkeypatch.setattr("runferry.writer.command.subprocess.Popen", popen)
+    code = run_command(["sleep", "30"], lambda pid: begin())
+
+    assert code == 128 + number
+
+
+def test_a_signal_for_a_command_that_cannot_be_started_is_ours(monkeypatch):
+    """It is heard once the handlers are as they were."""
+    heard = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
+
+    def popen(*_given, **_named):
+        signal.raise_signal(signal.SIGUSR1)
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr("runferry.writer.command.subprocess.Popen", popen)
+    try:
+        with pytest.raises(CommandError):
+            run_command(["nothing"], lambda pid: pytest.fail("a run has begun"))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert heard == [signal.SIGUSR1]
