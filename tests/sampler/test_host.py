@@ -543,6 +543,7 @@ def test_portable_counts_as_the_others_do(machine, sampled, monkeypatch):
     }
     fake.disks = {"disk0": (3 * MIB, 2 * MIB)}
     assert probe.next()["disk.out"] == 2.0
+    assert "cpu" not in probe.next(after=0.0)
 
 
 def test_portable_loses_what_one_call_refuses(machine, monkeypatch):

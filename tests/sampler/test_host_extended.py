@@ -35,6 +35,7 @@ def test_host_cpu_split(machine, ctx, sampled):
         "host.cpu.irq": 2.5,
         "host.cpu.steal": 2.5,
     }
+    assert probe.next() == {}  # no time has passed
     machine.write({"/proc/stat": "cpu  240 20 70 900 39 8 7 15 9 9\n"})
     values = probe.next()
     assert "host.cpu.iowait" not in values
