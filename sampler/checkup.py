@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import registry
 from .cgroup import find_limits, logical_cpus, read_meminfo
 from .context import Context
+from .environment import context_facts, host_facts
 from .gathering import Gathering
-from .machine import limits_told
+from .machine import limits_told, machine_facts
 from .probe import Probe, ProbeUnavailableError, Tier, Values
 from .settings import SamplerSettings
 
@@ -94,6 +96,14 @@ def check(
     patients = [_Patient(probe, settings, root) for probe in probes]
     gathering = Gathering({f"{number} {one.finding.probe}": one.examine for number, one in enumerate(patients)})
     ctx = Context(settings, root=root)
+    place = Path(os.path.abspath(folder))  # noqa: PTH100 - asks no file system
+    facts = Gathering(
+        {
+            **context_facts(argv=sys.argv, started_at_ns=0, folder=place, environ=os.environ),
+            **host_facts(ctx),
+            **machine_facts(ctx, os.environ, [str(place)]),
+        }
+    )
     bounds = Gathering(
         {"limits": lambda: {"limits": _limits(ctx)}, "warnings": lambda: {"warnings": _warnings(ctx, folder)}}
     )
@@ -102,12 +112,14 @@ def check(
     for patient in patients:
         patient.leave()
     gathering.take(_PARTING)  # commands that were still out are being ended
-    told = bounds.take(max(0.1, deadline - time.monotonic()))
+    found_out = bounds.take(max(0.1, deadline - time.monotonic()))
+    facts.take(max(0.1, deadline - time.monotonic()))
     unknown = [f"{name} cannot be told: {why}" for name, why in bounds.missing.items()]
+    unknown += [f"a run's record of the machine will lack this: {name}: {why}" for name, why in facts.missing.items()]
     for finding in found:
         if finding.state == "hangs" and finding.why.startswith("while"):
             finding.why = f"no answer within {within:g} s, {finding.why}"
-    return Checkup(found, told.get("limits", {}), [*told.get("warnings", ()), *unknown])
+    return Checkup(found, found_out.get("limits", {}), [*found_out.get("warnings", ()), *unknown])
 
 
 def known_probes() -> list[str]:

@@ -154,6 +154,15 @@ def test_the_limits_of_a_pod_are_told(machine):
     assert found.limits["memory"]["bytes"] == 32 << 30
 
 
+def test_facts_that_do_not_answer_are_named(machine, monkeypatch, hold):
+    """A run's record of the machine will lack them: a dead directory service, a disk that is not there."""
+    monkeypatch.setattr("getpass.getuser", lambda: hold.wait(20) and "ada")
+    _, found = checked(machine, within=0.5, disk_paths=("/", "/no/such"))
+
+    assert [text.partition(": ")[2].split(":")[0] for text in found.warnings] == ["disk /no/such", "user"]
+    assert "no answer for" in found.warnings[1]
+
+
 def test_what_a_run_will_stumble_over_is_a_warning(machine, monkeypatch):
     """Hidden processes, no interpreter for helpers, no room and no permission for logs: each with what to do."""
     line = "1 0 0:5 / /proc rw - proc proc rw,hidepid=invisible\n"
