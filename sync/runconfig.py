@@ -92,6 +92,10 @@ def metric_list(metrics: list[Any]) -> list[dict[str, Any]]:
     return entries
 
 
+_MAPS = {"disk", "slurm"}
+"""Fields of the environment that are maps."""
+
+
 def environment_trees(state: RunState) -> dict[str, dict[str, Any]]:
     """Writer id -> its environment as the server shows it: camel case, 64-bit numbers as text."""
     return {writer: _environment_tree(environment) for writer, environment in state.environments.items()}
@@ -108,6 +112,8 @@ def _environment_tree(environment: Any) -> dict[str, Any]:
     tree: dict[str, Any] = MessageToDict(environment)
     if environment.HasField("started_at"):
         tree["startedAt"] = rfc3339(nanoseconds(environment.started_at))
+    for name in _MAPS & set(tree):  # their order differs from process to process, and with it that of a file's bytes
+        tree[name] = dict(sorted(tree[name].items()))
     return tree
 
 

@@ -10,6 +10,7 @@ from runferry.logformat import RunState, messages
 from runferry.sync.plan import RunPlan
 from runferry.sync.runconfig import (
     config_tree,
+    environment_tree,
     metric_list,
     rfc3339,
     run_fields,
@@ -163,3 +164,14 @@ def test_a_summary_that_is_too_long_loses_its_largest_keys() -> None:
     assert [text.split(" (")[0] for text in dropped] == ["summary: larger"]
     assert summary_line({"a": 1}, 7, dropped) == '{"a":1}'
     assert summary_line({"a": 1}, 6, []) == "{}"
+
+
+def test_the_environment_is_the_same_text_in_each_process(tmp_path: Any) -> None:
+    """Maps come in the order of their keys: else a file made of it would have other bytes each time."""
+    names = [f"name_{number}" for number in range(40)]
+    record = messages.EnvironmentRecord(slurm=dict.fromkeys(reversed(names), "x"))
+    for name in names:
+        record.disk[name].total = 1
+    tree = environment_tree(state_of(tmp_path, messages.Record(environment=record)))
+
+    assert list(tree["slurm"]) == list(tree["disk"]) == sorted(names)
