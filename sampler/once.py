@@ -22,7 +22,10 @@ def sample_once(
     clock: Clock | None = None,
     warn: Callable[[str], None] = warn_on_stderr,
 ) -> Sample:
-    """Take two readings `pause` s apart, which rates need, and return the second. Devices get up to 3 s to open."""
+    """Take two readings `pause` s apart, which rates need. Devices get up to 3 s to open.
+
+    Returns the second reading; below it stands what only an earlier one had, such as what comes seldom.
+    """
     clock = clock or SystemClock()
     samples: list[Sample] = []
     engine = Engine(settings, samples.append, clock=clock, root=root, warn=warn)
@@ -36,4 +39,6 @@ def sample_once(
         engine.tick(grace=ANSWER_WITHIN)
     finally:
         engine.close(1.0)
-    return samples[-1] if samples else Sample(clock.time_ns(), {})
+    in_order = sorted(samples, key=lambda sample: sample.timestamp_ns)
+    values = {key: value for sample in in_order for key, value in sample.values.items()}
+    return Sample(in_order[-1].timestamp_ns if in_order else clock.time_ns(), dict(sorted(values.items())))

@@ -81,18 +81,21 @@ class DcgmDaemonProbe(Probe):
 
         library = DcgmLibrary(self._find())
         try:
-            library.connect()
-            supported = library.supported()
-            fields = [field for field in FIELDS if field in supported]
-            if not fields:
-                raise ProbeUnavailableError("DCGM has none of the profiling counters for these devices", loud=True)
-            every = min(max(ctx.settings.interval, LEAST_EVERY), MOST_EVERY)
-            library.watch([_NVML_INDEX, _UUID, *fields], every)
+            self._watch(ctx, library)
         except DcgmError as error:
             raise ProbeUnavailableError(
                 f"DCGM's daemon at {DAEMON}: {error}; is nv-hostengine running?", loud=True
             ) from error
         self._library = library
+
+    def _watch(self, ctx: Context, library: DcgmLibrary) -> None:
+        library.connect()
+        supported = library.supported()
+        fields = [field for field in FIELDS if field in supported]
+        if not fields:
+            raise ProbeUnavailableError("DCGM has none of the profiling counters for these devices", loud=True)
+        every = min(max(ctx.settings.interval, LEAST_EVERY), MOST_EVERY)
+        library.watch([_NVML_INDEX, _UUID, *fields], every)
 
     def _find(self) -> Any:
         for name in SONAMES:
@@ -103,9 +106,14 @@ class DcgmDaemonProbe(Probe):
         raise ProbeUnavailableError(f"DCGM's library cannot be loaded: none of {', '.join(SONAMES)}", loud=True)
 
     def sample(self, ctx: Context, out: Values) -> None:
-        """The newest measurements; none before the daemon has made its first two."""
+        """The newest measurements; none before the daemon has made its first two.
+
+        A daemon that went away is connected to again when it is back.
+        """
         if self._library is None:
             return
+        if not self._library.connected:
+            self._watch(ctx, self._library)
         readings = self._library.read()
         for device, field, value in readings:
             if field == _NVML_INDEX and isinstance(value, int):
@@ -114,12 +122,11 @@ class DcgmDaemonProbe(Probe):
                 self._uuids[device] = value
         chosen = self._chosen(ctx)
         for device, field, value in readings:
-            index = self._indices.get(device, device)
+            index = self._indices.get(device)
             if field in FIELDS and index in chosen and not isinstance(value, str):
                 key = FIELDS[field]
                 out[f"gpu.{index}.{key}"] = value if key.endswith("Bytes") else 100.0 * value
 
     def _chosen(self, ctx: Context) -> set[int]:
-        devices = {*self._indices, *self._uuids}
-        identities = [Identity(self._indices.get(device, device), self._uuids.get(device, "")) for device in devices]
+        identities = [Identity(index, self._uuids.get(device, "")) for device, index in self._indices.items()]
         return set(select(ctx.settings.gpu_device_ids, identities, os.environ))

@@ -15,6 +15,7 @@ _ALL_GPUS = 0x7FFFFFFF
 _ENTITY_GPU = 1
 _BLANK_INTEGER, _BLANK_DOUBLE = 0x7FFFFFFFFFFFFFF0, float(1 << 47)  # and what is above: why there is no value
 _MOST_GROUPS, _MOST_FIELDS = 10, 64
+_NO_CONNECTION = -21
 
 
 class _Group(ctypes.Structure):
@@ -68,19 +69,25 @@ class DcgmLibrary:
     def __init__(self, library: Any) -> None:
         self._library = library
         self._connection = c_size_t()
+        self._connections = 0  # made so far
         self._fields = c_size_t()
+        self.connected = False
 
     def _call(self, name: str, *args: Any) -> None:
         function = getattr(self._library, name)
         function.argtypes, function.restype = _ARGUMENTS[name], c_int
         status = function(*args)
+        if status == _NO_CONNECTION:
+            self.connected = False
         if status != 0:
             raise DcgmError(f"{name} failed with status {status}")
 
     def connect(self) -> None:
         """Connect to the daemon; DcgmError if there is none."""
-        self._call("dcgmInit")
+        if not self._connections:
+            self._call("dcgmInit")
         self._call("dcgmConnect", DAEMON.encode(), byref(self._connection))
+        self._connections += 1
 
     def supported(self) -> set[int]:
         """The profiling fields that the first device has."""
@@ -93,10 +100,11 @@ class DcgmLibrary:
     def watch(self, fields: list[int], every: float) -> None:
         """Let the daemon measure these fields of all devices each `every` s."""
         numbers = (c_ushort * len(fields))(*fields)
-        name = f"runferry-{os.getpid()}".encode()  # the daemon knows each name once
+        name = f"runferry-{os.getpid()}-{self._connections}".encode()  # the daemon knows each name once
         self._call("dcgmFieldGroupCreate", self._connection, len(fields), numbers, name, byref(self._fields))
         period = round(every * 1e6)
         self._call("dcgmWatchFields", self._connection, _ALL_GPUS, self._fields, period, 0.0, KEPT_SAMPLES)
+        self.connected = True
 
     def read(self) -> list[Reading]:
         """The newest values that there are; blank ones are left out."""

@@ -10,6 +10,7 @@ _T = TypeVar("_T")
 
 SUCCESS = 0
 UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
 NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7  # a list grew between the question for its size and the one for its items
 TIMEOUT = 10
@@ -17,13 +18,18 @@ LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13
 # What the board, driver or user can never do: no use in asking again.
 # invalid argument, not supported, no permission, function not found, vGPU ECC, version mismatch, deprecated
-PERMANENT = frozenset({2, 3, 4, FUNCTION_NOT_FOUND, 22, 25, 26})
+PERMANENT = frozenset({INVALID_ARGUMENT, 3, 4, FUNCTION_NOT_FOUND, 22, 25, 26})
 DEVICE_LOST = frozenset({15, 16, 28})  # fell off the bus, needs a reset, not found
 NO_LIBRARY = frozenset({9, LIBRARY_NOT_FOUND})  # driver not loaded, library not found
 LIBRARY_MISMATCH = 18  # kernel module and library are of different versions: needs a reboot or a reload
+# The library has to be initialised again. In the middle of a run the last two say that the driver went or was replaced.
+CLOSED = NO_LIBRARY | {UNINITIALIZED, LIBRARY_MISMATCH}
 # The binding raises "success" for a list without items. Neither this nor "not found" says that anything is wrong.
 NOTHING_THERE = frozenset({SUCCESS, NOT_FOUND})
 # All other codes (unknown, no data, timeout, not ready, in use, memory ...) pass.
+
+# What the library answers where a value is not available (NVML_VALUE_NOT_AVAILABLE), by width.
+BLANKS = frozenset({2**32 - 1, 2**64 - 1})
 
 PATIENCE = 3  # failures in a row before asking less often
 SELDOM = 8  # ticks between two tries from then on
@@ -35,7 +41,7 @@ class DeviceLostError(Exception):
 
 
 class LibraryClosedError(Exception):
-    """The library says that it is not initialised."""
+    """The library has to be initialised again."""
 
 
 def code_of(error: Exception) -> int | None:
@@ -76,6 +82,8 @@ class Calls:
         while self.due(name) and (position := self._variant.get(name, 0)) < len(variants):
             try:
                 result = _with_room(variants[position])
+            except (DeviceLostError, LibraryClosedError):
+                raise
             except Exception as error:  # the library's own exceptions are built at run time, one class per code
                 # An attribute that is not there: this version of the binding lacks the function.
                 code = FUNCTION_NOT_FOUND if isinstance(error, AttributeError) else code_of(error)
@@ -83,7 +91,7 @@ class Calls:
                     return None
             else:
                 self._failures.pop(name, None)
-                return result
+                return None if isinstance(result, int) and result in BLANKS else result
         return None
 
     def due(self, name: str) -> bool:
@@ -98,8 +106,8 @@ class Calls:
         """Note a return code that is not success; whether the variant in use is out for good."""
         if code in DEVICE_LOST:
             raise DeviceLostError(text or f"NVML code {code}")
-        if code == UNINITIALIZED:
-            raise LibraryClosedError(text)
+        if code in CLOSED:
+            raise LibraryClosedError(text or f"NVML code {code}")
         if code in NOTHING_THERE:
             return False
         if code in PERMANENT:
@@ -109,6 +117,11 @@ class Calls:
         if failures >= PATIENCE:
             self._next_try[name] = self.tick + SELDOM
         return False
+
+    def forgive(self) -> None:
+        """Forget all failures: what is asked may have been replaced."""
+        for memory in (self._variant, self._failures, self._next_try):
+            memory.clear()
 
     def worked(self, name: str) -> None:
         """Note a success of one part of a larger call."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import contextlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ..context import Context
 from ..counter import Counter
 from ..probe import Values
-from .nvml_calls import Calls, DeviceLostError, Getters
+from .nvml_calls import INVALID_ARGUMENT, Calls, DeviceLostError, Getters, code_of
 from .nvml_events import XidWatch
 from .nvml_extended import Extended
 from .nvml_gauges import Gauges
 from .nvml_link import LinkWatch
+from .nvml_metadata import text_of
 from .nvml_mig import Mig
-from .nvml_processes import Processes, SmShares, device_files, in_use, read_processes
+from .nvml_processes import Monitored, Processes, SmShares, device_files, in_use, read_processes
 
 ASK_LOST_AGAIN = 60.0  # s
 SELDOM_EVERY = 4  # ticks between two readings of what is slow and changes little
@@ -43,7 +45,7 @@ class _Attached:
         self.link = LinkWatch(nvml, handle, calls, index)
         self._minor: int | None = None
 
-    def sample(self, ctx: Context, out: Values, pids: Collection[int], tick: int, *, pcie: bool) -> None:
+    def sample(self, ctx: Context, out: Values, ours: Monitored, tick: int, *, pcie: bool) -> None:
         """Write `gpu.{i}.*` and `gpu.process.{i}.*`; what was read before an exception counts."""
         settings = ctx.settings
         self._calls.tick = tick
@@ -61,15 +63,15 @@ class _Attached:
                 out[f"gpu.{self._index}.{name}"] = value
         if seldom:
             self.link.look(values.get("gpu"))
-        self._sample_processes(ctx, out, pids, values, processes)
+        self._sample_processes(ctx, out, ours, values, processes)
 
     def _sample_processes(
-        self, ctx: Context, out: Values, pids: Collection[int], values: Values, processes: Processes
+        self, ctx: Context, out: Values, ours: Monitored, values: Values, processes: Processes
     ) -> None:
         if self._minor is None:
             self._minor = self._get("MinorNumber")
-        on_instances = self._mig.sample(ctx, out, pids, self._minor)
-        if on_instances is None and not in_use(ctx, processes, pids, partial(device_files, self._minor)):
+        on_instances = self._mig.sample(ctx, out, ours, self._minor)
+        if on_instances is None and not in_use(ctx, processes, ours, partial(device_files, self._minor)):
             return
         prefix = f"gpu.process.{self._index}"
         for name in OF_PROCESSES:
@@ -77,10 +79,10 @@ class _Attached:
                 out[f"{prefix}.{name}"] = values[name]
         if ctx.settings.extended:  # what they use themselves
             told = {**processes, **(on_instances or {})}
-            ours = [used for pid, used in told.items() if pid in pids and used is not None]
-            if ours:
-                out[f"{prefix}.memoryUsedBytes"] = sum(ours)
-            share = self._shares.of(pids)
+            used = [each for pid, each in told.items() if pid in ours.pids and each is not None]
+            if used:
+                out[f"{prefix}.memoryUsedBytes"] = sum(used)
+            share = self._shares.of(ours.pids)
             if share is not None:
                 out[f"{prefix}.smUtil"] = share
 
@@ -91,13 +93,17 @@ class _Attached:
 
 
 class Device:
-    """Device `index`. `turn` tells it apart from the others where they take turns at slow calls.
+    """Device `index` (of that `uuid`, empty if it is not known yet).
 
+    `turn` tells it apart from the others where they take turns at slow calls.
     `sees` tells whether the monitored process may see the MIG device of a UUID; `xids` watches for the driver's errors.
     """
 
-    def __init__(self, nvml: Any, index: int, turn: int, sees: Callable[[str], bool], xids: XidWatch) -> None:
+    def __init__(
+        self, nvml: Any, index: int, uuid: str, *, turn: int, sees: Callable[[str], bool], xids: XidWatch
+    ) -> None:
         self.index = index
+        self._uuid = uuid
         self.energy = Counter()  # J; goes on when the device comes back
         self._nvml = nvml
         self._turn = turn
@@ -110,14 +116,35 @@ class Device:
         """Get the handle. Calls start with a clean slate: the device may be back from a reset."""
         if self._attached is None:
             calls = Calls()
-            handle = calls.get("handle", lambda: self._nvml.nvmlDeviceGetHandleByIndex(self.index))
+            handle = calls.get("handle", self._find)
             if handle is not None:
                 self._attached = _Attached(self._nvml, self.index, handle, calls, self._sees)
                 if ctx.settings.extended:
                     self._xids.watch(self.index, handle)
         return self._attached
 
-    def sample(self, ctx: Context, out: Values, pids: Collection[int], *, tick: int, turns: int) -> None:
+    def _find(self) -> Any:
+        """The handle. When the library is initialised anew without a lost device, the others move up by one."""
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
+            if not self._uuid:
+                with contextlib.suppress(Exception):  # not told by this device, or not now
+                    self._uuid = text_of(nvml.nvmlDeviceGetUUID(handle))
+                return handle
+            if text_of(nvml.nvmlDeviceGetUUID(handle)) == self._uuid:
+                return handle
+        except Exception as error:  # classes are built at run time
+            if code_of(error) != INVALID_ARGUMENT:  # there are fewer devices than there were
+                raise
+        for other in range(nvml.nvmlDeviceGetCount()):
+            with contextlib.suppress(Exception):  # of another device
+                handle = nvml.nvmlDeviceGetHandleByIndex(other)
+                if text_of(nvml.nvmlDeviceGetUUID(handle)) == self._uuid:
+                    return handle
+        raise DeviceLostError(f"no device has the UUID {self._uuid} any more")
+
+    def sample(self, ctx: Context, out: Values, ours: Monitored, *, tick: int, turns: int) -> None:
         """Write the values of sample number `tick`; `turns` devices take turns at slow calls.
 
         A device that is lost has `gpu.{i}.lost`, and no more than is known of its Xid errors, until it answers again.
@@ -130,8 +157,8 @@ class Device:
             try:
                 attached = self._attach(ctx)
                 if attached is not None:
-                    attached.sample(ctx, out, pids, tick, pcie=tick % turns == self._turn)
-                self._lost_at = None
+                    attached.sample(ctx, out, ours, tick, pcie=tick % turns == self._turn)
+                    self._lost_at = None
             except DeviceLostError:
                 self.detach()
                 self._lost_at = ctx.now

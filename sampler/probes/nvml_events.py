@@ -45,9 +45,8 @@ class XidWatch:
     def watch(self, index: int, handle: Any) -> None:
         """Count the errors of device `index` from now on, if its driver reports them; again after a reset."""
         nvml = self._nvml
-        if self._thread is not None and not self._thread.is_alive():  # the library was initialised anew
-            self._set, self._thread = None, None
-            self._devices.clear()
+        if self._thread is not None and not self._thread.is_alive():  # waiting was refused
+            self.forget()
         try:
             if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & XID:
                 self._watch_log(index, handle)
@@ -62,7 +61,8 @@ class XidWatch:
         self._devices[_identity(handle)] = index
         self._counts.setdefault(index, 0)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="xid", daemon=True)
+            waiting = (self._set, self._devices, self._stop)
+            self._thread = threading.Thread(target=self._run, args=waiting, name="xid", daemon=True)
             self._thread.start()
 
     def _watch_log(self, index: int, handle: Any) -> None:
@@ -90,18 +90,23 @@ class XidWatch:
             values["xid.last"] = self._last[index]
         return values
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
+    def forget(self) -> None:
+        """Let go of the event set of a library that is initialised anew; who waits on it ends by itself."""
+        self._stop.set()
+        self._set, self._devices, self._stop, self._thread = None, {}, threading.Event(), None
+
+    def _run(self, event_set: Any, devices: dict[Hashable, int], stop: threading.Event) -> None:
+        while not stop.is_set():
             try:
-                event = self._nvml.nvmlEventSetWait(self._set, WAIT_MS)
+                event = self._nvml.nvmlEventSetWait(event_set, WAIT_MS)
             except Exception as error:  # classes are built at run time
                 code = code_of(error)
                 if code is None or code in PERMANENT or code == UNINITIALIZED:
                     return
                 if code != TIMEOUT:
-                    self._stop.wait(PAUSE)
+                    stop.wait(PAUSE)
                 continue
-            index = self._devices.get(_identity(event.device))
+            index = devices.get(_identity(event.device))
             if index is not None and event.eventType & XID:
                 self._note(index, int(event.eventData))
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..probe import Values
-from .nvml_calls import Calls, Getters
+from ..rates import Rises
+from .nvml_calls import BLANKS, Calls, Getters
 from .nvml_fields import Field, Fields
 from .nvml_nvlink import NvLink
-from .nvml_rate import Rate
 
 NS = 1e9
 
@@ -36,6 +36,7 @@ _POLICY_THERMAL = 1  # software's and the hardware's together, where they are no
 _MEMORY_TEMPERATURE = Field(82)
 _PCIE_ERRORS = {"pcieErrors.correctable": Field(173), "pcieErrors.nonFatal": Field(179), "pcieErrors.fatal": Field(180)}
 _CLOCK_SM = 1
+_STATE_UNKNOWN = 32
 _ECC_FOR_EVER, _ECC_DEVICE_MEMORY = 1, 2
 _MULTIPLE_SINGLE_BIT, _DOUBLE_BIT = 0, 1  # why a page was retired
 _FABRIC_NOT_SUPPORTED, _FABRIC_DONE = 0, 3
@@ -51,7 +52,7 @@ class Extended:
         self._get = Getters(nvml, handle, calls)
         self._fields = Fields(nvml, handle, calls)
         self._nvlink = NvLink(nvml, handle, calls, self._fields)
-        self._throttled: dict[str, Rate] = {}
+        self._throttled: Rises[str] = Rises()  # ns
         self._fastest: int | None = None  # MHz
 
     def sample(self, now: float, values: Values, *, links: bool) -> None:
@@ -60,7 +61,8 @@ class Extended:
         `values` holds the device's other values of this tick.
         """
         self._sample_throttling(now, values)
-        _put(values, "pstate", self._get("PerformanceState"))
+        state = self._get("PerformanceState")
+        _put(values, "pstate", None if state == _STATE_UNKNOWN else state)
         if self._fastest is None:
             self._fastest = self._get("MaxClockInfo", _CLOCK_SM)
         if self._fastest and "smClock" in values:
@@ -80,10 +82,10 @@ class Extended:
             _put(values, name, errors.get(field))
         self._sample_link(values)
         bar1 = self._get("BAR1MemoryInfo")
-        _put(values, "bar1Used", None if bar1 is None else bar1.bar1Used)
+        _put(values, "bar1Used", None if bar1 is None or bar1.bar1Used in BLANKS else bar1.bar1Used)
         for name, engine in (("decoder", "Decoder"), ("jpg", "Jpg"), ("ofa", "Ofa")):
             utilization = self._get(f"{engine}Utilization")
-            if utilization is not None:
+            if utilization is not None and utilization[0] not in BLANKS:
                 values[f"{name}Utilization"] = float(utilization[0])
         self._sample_fabric(values)
 
@@ -93,7 +95,7 @@ class Extended:
             for reason in REASONS:
                 values[f"throttle.{reason.name}"] = int(bool(reasons & reason.bit))
         for name, nanoseconds in self._read_durations().items():
-            share = self._throttled.setdefault(name, Rate()).per_second(nanoseconds, now)
+            share = self._throttled.per_second(name, nanoseconds, now)
             if share is not None:
                 values[f"throttle.{name}Percent"] = 100 * share / NS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .nvml_calls import SUCCESS, Calls
+from .nvml_calls import BLANKS, SUCCESS, Calls
 
 # Which member of the value's union is in use, by nvmlValueType_t.
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -32,7 +32,7 @@ class Fields:
         `group` names the question: a driver that refuses all of it loses the other groups nothing.
         """
         calls = self._calls
-        names = {field: f"{group} {field.number}/{field.scope}" for field in wanted}
+        names = {field: _name(group, field) for field in wanted}
         asked = [field for field, name in names.items() if calls.due(name) and not calls.refused(name)]
         if not asked:
             return {}
@@ -43,5 +43,15 @@ class Fields:
                 calls.failed(names[field], answer.nvmlReturn)
             elif 0 <= answer.valueType < len(_MEMBERS):
                 calls.worked(names[field])
-                found[field] = getattr(answer.value, _MEMBERS[answer.valueType])
+                value = getattr(answer.value, _MEMBERS[answer.valueType])
+                if value not in BLANKS:
+                    found[field] = value
         return found
+
+    def refused(self, group: str, field: Field) -> bool:
+        """Whether the device cannot tell a field, and is not asked for it any more."""
+        return self._calls.refused(group) or self._calls.refused(_name(group, field))
+
+
+def _name(group: str, field: Field) -> str:
+    return f"{group} {field.number}/{field.scope}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..probe import Values
-from .nvml_calls import Calls, Getters
+from .nvml_calls import BLANKS, Calls, Getters
 from .nvml_gpm import Profiler
 from .nvml_memory import put_memory
 
@@ -13,6 +13,7 @@ KIB = 1 << 10
 
 # NVML's enumerations
 _TEMPERATURE_CORE = 0
+_SIGN = 1 << 31  # the older call for temperature has an unsigned result
 _CLOCK_GRAPHICS, _CLOCK_SM, _CLOCK_MEMORY = 0, 1, 2
 _ECC_CORRECTED, _ECC_UNCORRECTED = 0, 1
 _ECC_SINCE_DRIVER_LOAD, _ECC_DEVICE_MEMORY = 0, 2
@@ -44,12 +45,14 @@ class Gauges:
     def _sample_load(self, values: Values) -> None:
         rates = self._get("UtilizationRates")
         if rates is not None:
-            values["gpu"] = float(rates.gpu)  # % of the driver's window in which a kernel ran
-            values["memory"] = int(rates.memory)  # % of it with memory traffic, not memory used
+            if rates.gpu not in BLANKS:
+                values["gpu"] = float(rates.gpu)  # % of the driver's window in which a kernel ran
+            if rates.memory not in BLANKS:
+                values["memory"] = int(rates.memory)  # % of it with memory traffic, not memory used
         put_memory(values, self._nvml, self._handle, self._calls)
         temperature = self._get("TemperatureV", _TEMPERATURE_CORE, older="Temperature")
         if temperature is not None:
-            values["temp"] = float(temperature)
+            values["temp"] = float(temperature if temperature < _SIGN else temperature - 2 * _SIGN)
 
     def _sample_power(self, values: Values) -> None:
         power = self._get("PowerUsage")  # mW
@@ -70,7 +73,7 @@ class Gauges:
         if seldom:
             _put_int(values, "graphicsClock", self._get("ClockInfo", _CLOCK_GRAPHICS))
             encoder = self._get("EncoderUtilization")
-            if encoder is not None:
+            if encoder is not None and encoder[0] not in BLANKS:
                 values["encoderUtilization"] = float(encoder[0])
 
     def _get_fan(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..probe import Values
-from .nvml_calls import Calls
+from .nvml_calls import BLANKS, Calls
 
 
 def put_memory(values: Values, nvml: Any, handle: Any, calls: Calls) -> int | None:
@@ -18,7 +18,7 @@ def put_memory(values: Values, nvml: Any, handle: Any, calls: Calls) -> int | No
         lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2),
         lambda: nvml.nvmlDeviceGetMemoryInfo(handle),
     )
-    if memory is None:
+    if memory is None or memory.used in BLANKS:
         return None
     values["memoryAllocatedBytes"] = int(memory.used)
     if memory.total:

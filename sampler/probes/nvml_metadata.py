@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..context import Context
-from .nvml_calls import Calls, DeviceLostError, LibraryClosedError
+from .nvml_calls import NOTHING_THERE, PERMANENT, Calls, DeviceLostError, LibraryClosedError, code_of
 from .nvml_select import Identity, Instance, Named
 
 _ARCHITECTURES = {
@@ -21,23 +21,32 @@ def text_of(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def mig_handles(nvml: Any, handle: Any) -> list[Any]:
-    """Handles of the MIG devices of a device; empty where the mode is off.
+class MigDevices(NamedTuple):
+    """The MIG devices of a device with their handles; `complete` unless one did not answer that may be there."""
+
+    found: list[tuple[Any, Instance]]
+    complete: bool
+
+
+def read_mig_devices(nvml: Any, handle: Any) -> MigDevices:
+    """Who the MIG devices of a device are; none where the mode is off.
 
     Raises:
         Exception: the binding's own; not supported on most boards.
     """
     if nvml.nvmlDeviceGetMigMode(handle)[0] != 1:
-        return []
-    found = []
-    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        with contextlib.suppress(Exception):  # an empty slot
-            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
-    return found
+        return MigDevices([], complete=True)
+    found, complete = [], True
+    for slot in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            mig = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+            found.append((mig, _read_instance(nvml, mig)))
+        except Exception as error:  # an empty slot, or destroyed just now; a lost device shows in its other calls
+            complete &= code_of(error) in NOTHING_THERE | PERMANENT
+    return MigDevices(found, complete)
 
 
-def read_instance(nvml: Any, mig: Any) -> Instance:
-    """Who a MIG device is."""
+def _read_instance(nvml: Any, mig: Any) -> Instance:
     return Instance(
         text_of(nvml.nvmlDeviceGetUUID(mig)),
         nvml.nvmlDeviceGetGpuInstanceId(mig),
@@ -48,19 +57,18 @@ def read_instance(nvml: Any, mig: Any) -> Instance:
 def read_identity(nvml: Any, index: int) -> Identity:
     """Who device `index` is; without UUID if it cannot be reached now."""
     uuid = ""
-    instances = []
+    instances: tuple[Instance, ...] = ()
     with contextlib.suppress(Exception):  # lost, not permitted, no MIG: the rest is still of use
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         uuid = text_of(nvml.nvmlDeviceGetUUID(handle))
-        for mig in mig_handles(nvml, handle):
-            with contextlib.suppress(Exception):  # destroyed just now
-                instances.append(read_instance(nvml, mig))
-    return Identity(index, uuid, tuple(instances))
+        instances = tuple(instance for _, instance in read_mig_devices(nvml, handle).found)
+    return Identity(index, uuid, instances)
 
 
 def _numa_node(ctx: Context, bus_id: str) -> int | None:
     domain, _, rest = bus_id.lower().partition(":")
-    node = ctx.read_int(f"/sys/bus/pci/devices/{domain[-4:]}:{rest}/numa_node")
+    # NVML writes eight digits of the domain; the kernel four, and more only if it has more.
+    node = ctx.read_int(f"/sys/bus/pci/devices/{domain.lstrip('0'):0>4}:{rest}/numa_node")
     return node if node is not None and node >= 0 else None
 
 

@@ -62,8 +62,8 @@ _OF_PROCESSES = {
 # key without `gpu.{i}.`, unit, source, formula, kind, test
 _EXTENSIONS = (
     ("throttle.{reason}", "0 or 1", "nvmlDeviceGetCurrentClocksEventReasons", "swPowerCap, hwSlowdown, syncBoost, swThermal, hwThermal, powerBrake", _NOW, "test_throttling"),
-    ("throttle.{reason}Percent", "%", f"{_FIELDS} 74, 76, 269-271; else nvmlDeviceGetViolationStatus", "rise in ns / time", _INTERVAL, "test_throttling"),
-    ("pstate", "0-15", "nvmlDeviceGetPerformanceState", "0 is fastest", _NOW, "test_h100_extended"),
+    ("throttle.{reason}Percent", "%", f"{_FIELDS} 74, 76, 269-271; else nvmlDeviceGetViolationStatus", "100 * rise / time, both in ns; `thermal` where the driver does not tell the two apart", _INTERVAL, "test_throttling"),
+    ("pstate", "0-15", "nvmlDeviceGetPerformanceState", "0 is fastest; 32, unknown, is left out", _NOW, "test_h100_extended"),
     ("clockRatio", "ratio", "nvmlDeviceGetMaxClockInfo", "SM clock / its maximum", _NOW, "test_h100_extended"),
     ("memoryTemp", "degrees C", f"{_FIELDS} 82", "", _NOW, "test_h100_extended"),
     ("energyIntervalJ", "J", "nvmlDeviceGetTotalEnergyConsumption", "rise", _INTERVAL, "test_energy"),
@@ -198,7 +198,7 @@ METRICS = (
         "run.energyKWh",
         "kWh",
         "nvmlDeviceGetTotalEnergyConsumption",
-        "rise of all sampled devices",
+        "rise of all sampled devices; from 0 again if the helper had to be replaced",
         Kind.TOTAL,
         _OURS,
         "extended",

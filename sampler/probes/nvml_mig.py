@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,8 @@ from ..probe import Values
 from .nvml_calls import Calls
 from .nvml_gpm import Profiler
 from .nvml_memory import put_memory
-from .nvml_metadata import mig_handles, read_instance
-from .nvml_processes import Processes, in_use, instance_files, read_processes
+from .nvml_metadata import read_mig_devices
+from .nvml_processes import Monitored, Processes, in_use, instance_files, read_processes
 
 LOOK_AGAIN = 60.0  # s; instances are made and destroyed while the machine runs
 REPEATED = ("memoryAllocated", "memoryAllocatedBytes")  # for the processes on an instance
@@ -29,6 +28,11 @@ class GpuInstance:
         self._nvml = nvml
         self._calls = Calls()
         self._profiler = Profiler(nvml, device, self._calls, number)
+
+    def begin(self) -> None:
+        """Forget its MIG devices before they are looked up: one of this number may have been made anew since."""
+        self.handles, self.uuids = [], set()
+        self._calls.forgive()
 
     def sample(self, ctx: Context, tick: int) -> tuple[Values, Processes]:
         """Its values, and the processes on it."""
@@ -63,24 +67,22 @@ class Mig:
     def _look(self, now: float) -> None:
         if self._looked_at is not None and now - self._looked_at < LOOK_AGAIN:
             return
-        handles = self._calls.get("mig", lambda: mig_handles(self._nvml, self._handle))
-        if handles is None:
-            return
-        self._looked_at = now
+        devices = self._calls.get("mig", lambda: read_mig_devices(self._nvml, self._handle))
+        if devices is None or not (devices.complete or self._looked_at is None):
+            return  # asked again at the next tick
+        self._looked_at = now if devices.complete else None
         for instance in self._instances.values():
-            instance.handles = []
-        for mig in handles:
-            with contextlib.suppress(Exception):  # destroyed just now; a lost device shows in its other calls
-                uuid, number, _ = read_instance(self._nvml, mig)
-                known = self._instances.get(number)
-                if known is None:
-                    known = self._instances[number] = GpuInstance(self._nvml, self._handle, number)
-                known.handles.append(mig)
-                known.uuids.add(uuid)
+            instance.begin()
+        for mig, (uuid, number, _) in devices.found:
+            known = self._instances.get(number)
+            if known is None:
+                known = self._instances[number] = GpuInstance(self._nvml, self._handle, number)
+            known.handles.append(mig)
+            known.uuids.add(uuid)
         for gone in [number for number, instance in self._instances.items() if not instance.handles]:
             self._instances.pop(gone).close()
 
-    def sample(self, ctx: Context, out: Values, pids: Collection[int], minor: int | None) -> Processes | None:
+    def sample(self, ctx: Context, out: Values, ours: Monitored, minor: int | None) -> Processes | None:
         """Write `gpu.{i}.mig.{instance}.*` and what is repeated for the processes on it.
 
         Returns the processes of all instances if a monitored one is among them, else None.
@@ -94,7 +96,7 @@ class Mig:
                 out[f"gpu.{self._index}.mig.{number}.{name}"] = value
             found.update(processes)
             files = partial(instance_files, ctx, minor, number)
-            if any(map(self._sees, instance.uuids)) and in_use(ctx, processes, pids, files):
+            if any(map(self._sees, instance.uuids)) and in_use(ctx, processes, ours, files):
                 any_in_use = True
                 for name in REPEATED:
                     if name in values:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ..probe import Values
+from ..rates import Rises
 from .nvml_calls import Calls
 from .nvml_fields import Field, Fields
-from .nvml_rate import Rate
 
-MOST_LINKS = 18  # of a device, as NVML counts them
+MOST_LINKS = 36  # of a device, as NVML counts them
 KIB = 1 << 10
 
 # Counters of data per link since the driver was loaded: transmit field, receive field, bytes per unit. The second is
@@ -22,6 +22,7 @@ _TRAFFIC = ((138, 139, KIB), (202, 204, 1))
 _ERRORS = (((208, 211, 212), (215,)), ((161, 163), (162,)))
 # nvmlNvLinkErrorCounter_t, for what came before
 _REPLAY, _RECOVERY, _CRC_FLIT, _CRC_DATA = range(4)
+_COUNTERS = ((_REPLAY, _CRC_FLIT, _CRC_DATA), (_RECOVERY,))
 
 
 class NvLink:
@@ -32,61 +33,68 @@ class NvLink:
         self._handle = handle
         self._calls = calls
         self._fields = fields
-        self._generation: int | None = None  # which of _TRAFFIC the device has
-        self._rates: dict[Field, Rate] = {}
+        self._traffic: int | None = None  # which of _TRAFFIC the device has
+        self._told: set[Field] = set()  # fields of traffic that have been told
+        self._rises: Rises[Field] = Rises()
+        self._errors: int | None = None  # which of _ERRORS the device has, then _COUNTERS
+        self._counts: dict[Field, int | float] = {}  # what each link said last
 
     def sample_traffic(self, now: float) -> Values:
-        """`nvlinkTxBytes`, `nvlinkRxBytes`: bytes/s over all links since the last call at `now` (s)."""
+        """`nvlinkTxBytes`, `nvlinkRxBytes`: bytes/s over all links since the last call at `now` (s).
+
+        A direction of which one link does not answer now is missing; the next value is an average over longer.
+        """
         for generation, (sent, received, unit) in enumerate(_TRAFFIC):
-            if self._generation not in {None, generation}:
+            if self._traffic not in {None, generation}:
                 continue
-            wanted = [Field(field, link) for field in (sent, received) for link in range(MOST_LINKS)]
-            found = self._fields.read(f"nvlink traffic {generation}", wanted)
-            if found:
-                self._generation = generation
-                rates = {
-                    field: self._rates.setdefault(field, Rate()).per_second(raw, now) for field, raw in found.items()
-                }
-                return {
-                    name: unit * sum(known)
-                    for name, direction in (("nvlinkTxBytes", sent), ("nvlinkRxBytes", received))
-                    if (
-                        known := [
-                            rate for field, rate in rates.items() if field.number == direction and rate is not None
-                        ]
-                    )
-                }
+            group, wanted = f"nvlink traffic {generation}", _of_all_links((sent, received))
+            found = self._fields.read(group, wanted)
+            if not found and all(self._fields.refused(group, field) for field in wanted):
+                continue
+            self._traffic = generation
+            rates = {field: self._rises.per_second(field, raw, now) for field, raw in found.items()}
+            self._told.update(found)
+            silent = {field.number for field in self._told - found.keys() if not self._fields.refused(group, field)}
+            values: Values = {}
+            for name, direction in (("nvlinkTxBytes", sent), ("nvlinkRxBytes", received)):
+                known = [rate for field, rate in rates.items() if field.number == direction and rate is not None]
+                if known and direction not in silent:
+                    values[name] = unit * sum(known)
+            return values
         return {}
 
     def sample_errors(self) -> Values:
-        """`nvlink.errors`, `nvlink.recoveries`: of all links since the driver was loaded."""
-        for number, kinds in enumerate(_ERRORS):
-            wanted = [Field(field, link) for kind in kinds for field in kind for link in range(MOST_LINKS)]
-            found = self._fields.read(f"nvlink errors {number}", wanted)
-            if found:
-                sums = (_sum([raw for field, raw in found.items() if field.number in kind]) for kind in kinds)
-                return _named(*sums)
-        return _named(self._count(_REPLAY, _CRC_FLIT, _CRC_DATA), self._count(_RECOVERY))
+        """`nvlink.errors`, `nvlink.recoveries`: of all links since the driver was loaded.
 
-    def _count(self, *counters: int) -> int | None:
-        return _sum(
-            [
-                count
-                for counter in counters
-                for link in range(MOST_LINKS)
-                if (count := self._counter(link, counter)) is not None
-            ]
+        A link that does not answer now counts with what it said last: the sums never go back for want of an answer.
+        """
+        for number, kinds in enumerate((*_ERRORS, _COUNTERS)):
+            if self._errors not in {None, number}:
+                continue
+            wanted = _of_all_links(field for kind in kinds for field in kind)
+            group = f"nvlink errors {number}"
+            found = self._read_counters(wanted) if kinds is _COUNTERS else self._fields.read(group, wanted)
+            self._counts.update(found)
+            if not self._counts and all(self._fields.refused(group, field) for field in wanted):
+                continue
+            self._errors = number
+            return {
+                name: int(sum(counts))
+                for name, kind in zip(("nvlink.errors", "nvlink.recoveries"), kinds, strict=True)
+                if (counts := [count for field, count in self._counts.items() if field.number in kind])
+            }
+        return {}
+
+    def _read_counters(self, wanted: Iterable[Field]) -> dict[Field, int]:
+        counts = {field: self._read_counter(field) for field in wanted}
+        return {field: count for field, count in counts.items() if count is not None}
+
+    def _read_counter(self, field: Field) -> int | None:
+        name = f"NvLinkErrorCounter {field.scope} {field.number}"
+        return self._calls.get(
+            name, lambda: self._nvml.nvmlDeviceGetNvLinkErrorCounter(self._handle, field.scope, field.number)
         )
 
-    def _counter(self, link: int, counter: int) -> int | None:
-        name = f"NvLinkErrorCounter {link} {counter}"
-        return self._calls.get(name, lambda: self._nvml.nvmlDeviceGetNvLinkErrorCounter(self._handle, link, counter))
 
-
-def _sum(counts: Sequence[int | float]) -> int | None:
-    return int(sum(counts)) if counts else None
-
-
-def _named(errors: int | None, recoveries: int | None) -> Values:
-    told = {"nvlink.errors": errors, "nvlink.recoveries": recoveries}
-    return {name: count for name, count in told.items() if count is not None}
+def _of_all_links(numbers: Iterable[int]) -> list[Field]:
+    return [Field(number, link) for number in numbers for link in range(MOST_LINKS)]

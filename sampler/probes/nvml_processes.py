@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ..context import Context
-from .nvml_calls import Calls
+from .nvml_calls import BLANKS, Calls
 
 _MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"  # lines such as "gpu0/gi2/access 21"
 _MIG_MINOR = re.compile(r"^gpu(\d+)/gi(\d+)/\S* (\d+)$", re.MULTILINE)
 
 
 Processes = dict[int, "int | None"]  # pid -> bytes used, None where the driver does not tell
+
+
+class Monitored:
+    """The monitored processes at one tick."""
+
+    def __init__(self, ctx: Context, pids: Iterable[int]) -> None:
+        self._ctx = ctx
+        self.pids = frozenset(pids)
+
+    @cached_property
+    def device_files(self) -> frozenset[str]:
+        """Files below /dev/nvidia* that they hold open: looked up once for all devices, there may be many descriptors."""
+        ctx = self._ctx
+        targets = (
+            ctx.link(f"/proc/{pid}/fd/{name}") or "" for pid in self.pids for name in ctx.list(f"/proc/{pid}/fd")
+        )
+        return frozenset(target for target in targets if target.startswith("/dev/nvidia"))
 
 
 def _variants(nvml: Any, kind: str, handle: Any) -> list[Callable[[], Any]]:
@@ -50,7 +67,8 @@ class SmShares:
             if sample.pid in pids and (sample.pid not in newest or sample.timeStamp > newest[sample.pid].timeStamp):
                 newest[sample.pid] = sample
         self._seen = max([self._seen, *(sample.timeStamp for sample in samples)])
-        return sum(int(sample.smUtil) for sample in newest.values()) if newest else None
+        shares = [int(sample.smUtil) for sample in newest.values() if sample.smUtil not in BLANKS]
+        return sum(shares) if shares else None
 
     def _ask(self) -> Any:
         return self._nvml.nvmlDeviceGetProcessUtilization(self._handle, self._seen)
@@ -69,17 +87,14 @@ def instance_files(ctx: Context, minor: int | None, instance: int) -> list[str]:
     return [f"/dev/nvidia-caps/nvidia-cap{cap}" for gpu, gi, cap in found if (int(gpu), int(gi)) == (minor, instance)]
 
 
-def in_use(ctx: Context, on_device: Collection[int], pids: Collection[int], files: Callable[[], Iterable[str]]) -> bool:
-    """Whether a monitored process (`pids`) is among those on a device.
+def in_use(ctx: Context, on_device: Collection[int], ours: Monitored, files: Callable[[], Iterable[str]]) -> bool:
+    """Whether a monitored process is among those on a device.
 
     NVML tells pids of the host. In a container none of them is there by number: then it counts whether a monitored
     process holds one of the device's `files` open.
     """
-    if any(pid in pids for pid in on_device):
+    if not ours.pids.isdisjoint(on_device):
         return True
     if not on_device or any(ctx.exists(f"/proc/{pid}") for pid in on_device):
         return False
-    wanted = set(files())
-    return bool(wanted) and any(
-        ctx.link(f"/proc/{pid}/fd/{name}") in wanted for pid in pids for name in ctx.list(f"/proc/{pid}/fd")
-    )
+    return any(file in ours.device_files for file in files())

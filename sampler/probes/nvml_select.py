@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ..tables import whole
+
 VISIBLE = "visible"  # in place of ids: what CUDA_VISIBLE_DEVICES leaves
+_LEADING_NUMBER = re.compile(r"[0-9]+")  # CUDA reads "1x" as 1
 
 
 class Instance(NamedTuple):
@@ -32,8 +36,9 @@ class Named(NamedTuple):
 
 
 def _candidates(text: str, devices: Sequence[Identity]) -> list[Named]:
-    if text.isdecimal():
-        return [Named(device.number) for device in devices if device.number == int(text)]
+    number = whole(text)
+    if number is not None:
+        return [Named(device.number) for device in devices if device.number == number]
     if text.startswith("GPU-"):
         return [Named(device.number) for device in devices if device.uuid.startswith(text)]
     if not text.startswith("MIG-"):
@@ -54,25 +59,35 @@ def _match(text: str, devices: Sequence[Identity]) -> Named | None:
 
 
 def visible(devices: Sequence[Identity], environ: Mapping[str, str]) -> list[Named]:
-    """What CUDA_VISIBLE_DEVICES leaves by CUDA's rule: entries in order, up to the first invalid one; unset means all.
+    """What CUDA_VISIBLE_DEVICES leaves by CUDA's rule; unset means all.
 
+    Entries in order, up to the first that is invalid or of another kind (number, GPU, MIG device) than the first one;
+    nothing at all if one of these is named twice.
     Numbers are taken in the order of the PCI bus, which is CUDA's if all devices are of one kind or
     CUDA_DEVICE_ORDER=PCI_BUS_ID: NVML does not tell CUDA's other order (fastest first).
     """
     text = environ.get("CUDA_VISIBLE_DEVICES")
     if text is None:
         return [Named(device.number) for device in devices]
-    chosen = []
-    for entry in text.split(","):
-        named = _match(entry.strip(), devices)
-        if named is None:
+    chosen: list[Named] = []
+    entries = [entry.strip() for entry in text.split(",")]
+    for entry in entries:
+        number = _LEADING_NUMBER.match(entry)
+        named = _match(number[0] if number else entry, devices)
+        if named is None or _kind(entry) != _kind(entries[0]):
             break
+        if named in chosen:
+            return []
         chosen.append(named)
     return chosen
 
 
+def _kind(entry: str) -> str:
+    return entry[:4] if entry[:4] in {"GPU-", "MIG-"} else ""
+
+
 def select(ids: Sequence[str] | None, devices: Sequence[Identity], environ: Mapping[str, str]) -> list[int]:
-    """NVML indices to sample, ascending. None chooses all; ids that name no device are ignored."""
+    """NVML indices to sample, ascending. None chooses all; ids that name no device are ignored (see `unknown`)."""
     if ids is None:
         return [device.number for device in devices]
     if VISIBLE in ids:
@@ -80,3 +95,8 @@ def select(ids: Sequence[str] | None, devices: Sequence[Identity], environ: Mapp
     else:
         chosen = [named for text in ids if (named := _match(text.strip(), devices)) is not None]
     return sorted({named.number for named in chosen})
+
+
+def unknown(ids: Sequence[str] | None, devices: Sequence[Identity]) -> list[str]:
+    """Those of `ids` that name no device, or the beginning of several."""
+    return [text for text in ids or () if text != VISIBLE and _match(text.strip(), devices) is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
@@ -15,7 +16,8 @@ from .nvml_events import XidWatch
 from .nvml_kmsg import KernelLog
 from .nvml_library import initialise
 from .nvml_metadata import read_identity, read_metadata
-from .nvml_select import Named, select, visible
+from .nvml_processes import Monitored
+from .nvml_select import Named, select, unknown, visible
 
 JOULES_PER_KWH = 3.6e6
 KERNEL_LOG = "/dev/kmsg"
@@ -35,7 +37,6 @@ class Session:
     def __init__(self, nvml: Any, ctx: Context) -> None:
         self._nvml = nvml
         self._tick = -1  # samples taken, less one
-        self.notices: list[str] = []
         try:
             initialise(nvml, sys.platform, os.environ)
         except Exception as error:  # classes are built at run time
@@ -51,24 +52,39 @@ class Session:
         chosen = select(ctx.settings.gpu_device_ids, identities, os.environ)
         seen = visible(identities, os.environ)
         self.xids = XidWatch(nvml, KernelLog(ctx.path(KERNEL_LOG)))
-        self._devices = [Device(nvml, index, turn, _Sees(index, seen), self.xids) for turn, index in enumerate(chosen)]
+        uuids = {identity.number: identity.uuid for identity in identities}
+        self._devices = [
+            Device(nvml, index, uuids[index], turn=turn, sees=_Sees(index, seen), xids=self.xids)
+            for turn, index in enumerate(chosen)
+        ]
+        self._named_in_vain = [
+            f"gpu_device_ids: {text!r} names no device, or several"
+            for text in unknown(ctx.settings.gpu_device_ids, identities)
+        ]
+        self.notices = list(self._named_in_vain)
         self.metadata = read_metadata(ctx, nvml, identities, sampled=chosen, seen=seen)
 
     def sample(self, ctx: Context, out: Values) -> None:
         """Write the values of all devices, one after the other."""
-        pids = set(walk(ctx, ctx.settings.pid, ctx.own_pids))
+        ours = Monitored(ctx, walk(ctx, ctx.settings.pid, ctx.own_pids))
         self._tick += 1
         for device in self._devices:
             try:
-                device.sample(ctx, out, pids, tick=self._tick, turns=len(self._devices))
+                device.sample(ctx, out, ours, tick=self._tick, turns=len(self._devices))
             except LibraryClosedError:
-                for each in self._devices:  # handles of the library's last life are of no use
-                    each.detach()
-                self._nvml.nvmlInit()
+                self._initialise_again()
                 return
-        self.notices = [device.notice for device in self._devices if device.notice is not None]
+        self.notices = self._named_in_vain + [device.notice for device in self._devices if device.notice is not None]
         if ctx.settings.extended and any(f"gpu.{device.index}.energyJoules" in out for device in self._devices):
             out["run.energyKWh"] = sum(device.energy.total for device in self._devices) / JOULES_PER_KWH
+
+    def _initialise_again(self) -> None:
+        for device in self._devices:  # handles of the library's last life are of no use
+            device.detach()
+        self.xids.forget()
+        with contextlib.suppress(Exception):  # it may not be initialised at all
+            self._nvml.nvmlShutdown()
+        self._nvml.nvmlInit()
 
     def close(self) -> None:
         """Shut the library down."""

@@ -497,6 +497,18 @@ def test_sample_once_has_rates(machine, clock):
     assert sample.values == {"cpu": 0.0, "proc.cpu.threads": 1.0}
 
 
+def test_sample_once_has_what_only_an_earlier_reading_had(machine, clock, monkeypatch):
+    """What comes seldom is there, below the newest value of each key; the time is the last reading's."""
+    readings = iter([{"often": 1, "seldom": 7}, {"often": 2}])
+    probe = Fixed()
+    probe.sample = lambda ctx, out: out.update(next(readings))
+    monkeypatch.setattr(registry, "built_in", lambda settings: [probe])
+    settings = SamplerSettings(probes=("fixed",), self_metrics=False)
+    sample = sample_once(settings, root=str(machine.root), clock=clock, warn=lambda line: None)
+    assert list(sample.values.items()) == [("often", 2), ("seldom", 7)]
+    assert sample.timestamp_ns == clock.time_ns()
+
+
 def test_probes_of_other_packages(monkeypatch):
     """Entry points add probes; one that fails to load or takes a name of ours is named; allow and deny lists hold."""
 

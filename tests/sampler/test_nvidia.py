@@ -288,6 +288,7 @@ DEVICES = (Identity(0, "GPU-aa11"), Identity(1, "GPU-ab22", MIGS), Identity(2, "
 @pytest.mark.parametrize(
     ("ids", "cuda", "chosen"),
     [
+        (("9" * 5000, "1"), None, [1]),
         (None, "0", [0, 1, 2]),
         (("2", "0", "9"), None, [0, 2]),
         (("GPU-ab",), None, [1]),
@@ -309,7 +310,18 @@ def test_selection(ids, cuda, chosen):
 @pytest.mark.parametrize(
     ("cuda", "seen"),
     [
-        ("2, GPU-aa", [Named(2), Named(0)]),
+        ("2,0", [Named(2), Named(0)]),
+        ("GPU-dd, GPU-aa", [Named(2), Named(0)]),
+        ("2,GPU-aa", [Named(2)]),  # one kind only
+        ("GPU-aa,2", [Named(0)]),
+        ("MIG-c1,GPU-aa", [Named(1, "MIG-c1")]),
+        ("1,0,1", []),  # named twice: CUDA takes none
+        ("GPU-aa,GPU-aa11", []),
+        ("1,-1,1", [Named(1)]),  # what is behind an invalid entry does not count
+        ("1x, 0", [Named(1), Named(0)]),  # read as C does
+        ("9" * 5000, []),
+        ("-1", []),
+        (",0", []),
         ("MIG-c2", [Named(1, "MIG-c2")]),
         ("MIG-c", []),  # names two
         ("MIG-GPU-ab22/7/0", [Named(1, "MIG-c2")]),  # as drivers before R470 spelt it
@@ -319,6 +331,162 @@ def test_selection(ids, cuda, chosen):
 def test_visible_devices_keep_their_order(cuda, seen):
     """The process's own order is kept, and a MIG device is told from the device that it is a part of."""
     assert visible(DEVICES, {"CUDA_VISIBLE_DEVICES": cuda}) == seen
+
+
+def test_ids_that_name_nothing_are_told(gpus):
+    """What was asked for and is not here is told to the user; the others are sampled."""
+    probe = gpus("nvml-h100x2.json", gpu_device_ids=("1", "GPU-zz", "GPU-"))
+    assert {key[:6] for key in probe.next()} == {"gpu.1."}
+    assert [notice.split()[1] for notice in probe.probe.notices] == ["'GPU-zz'", "'GPU-'"]
+    probe = gpus("nvml-h100x2.json", gpu_device_ids=("visible",))
+    probe.next()
+    assert list(probe.probe.notices) == []
+
+
+def test_device_keeps_its_number_when_others_move_up(gpus):
+    """When the library is initialised anew without a lost device, no key goes over to another device."""
+    probe = gpus("nvml-h100x2.json", script=[fault("nvmlDeviceGetTemperature", "UNINITIALIZED", call=2, device=1)])
+    probe.next()
+    probe.next()
+    devices = probe.probe._nvml.data["devices"]
+    gone = devices.pop(0)
+    values = probe.next()
+    assert of(values, "gpu.0.") == {"lost": 1}
+    assert values["gpu.1.temp"] == 62.0
+    devices.append(gone)  # back, behind the other
+    assert "gpu.0.lost" in probe.next(after=59)
+    back = probe.next(after=2)
+    assert (back["gpu.0.temp"], back["gpu.1.temp"]) == (61.0, 62.0)
+    assert "gpu.0.lost" not in back
+
+
+def test_lost_device_stays_lost_until_it_answers(gpus):
+    """A failure while it is asked again is no answer."""
+    script = [
+        fault("nvmlDeviceGetTemperature", "GPU_IS_LOST", call=1, device=1),
+        fault("nvmlDeviceGetHandleByIndex", "UNKNOWN", call=4, device=1),
+    ]
+    probe = gpus("nvml-h100x2.json", script=script)
+    told = [probe.next(after=61).get("gpu.1.lost") for _ in range(3)]
+    assert told == [1, 1, None]
+
+
+def test_device_without_uuid_is_sampled_by_its_number(gpus, fixture_json):
+    """A device that cannot tell who it is has all other values."""
+    data = fixture_json("nvml-h100x2.json")
+    del data["devices"][1]["uuid"]
+    assert gpus(data).next()["gpu.1.temp"] == 62.0
+
+
+@pytest.mark.parametrize("error", ["LIB_RM_VERSION_MISMATCH", "DRIVER_NOT_LOADED"])
+def test_driver_that_is_replaced_in_the_middle(gpus, error):
+    """While the driver is away that is the probe's error; when it is back the library begins anew."""
+    script = [
+        fault("nvmlDeviceGetTemperature", error, call=2),
+        {"fn": "nvmlInit", "call": 2, "raise": f"NVML_ERROR_{error}"},
+        fault("nvmlDeviceGetHandleByIndex", "UNINITIALIZED", call=4),
+    ]
+    probe = gpus("nvml-h100x2.json", script=script)
+    probe.next()
+    with pytest.raises(Exception, match=error):
+        probe.next()
+    assert "gpu.0.temp" not in probe.next()
+    assert "gpu.0.temp" in probe.next()
+    assert probe.probe._nvml.calls["nvmlShutdown", None] == 2
+
+
+def test_blank_values_are_left_out(gpus, fixture_json):
+    """All ones is how the library says that a value is not available, wherever it stands; shares above 100 % are told."""
+    data = fixture_json("nvml-h100x2.json")
+    blank, first = 2**32 - 1, data["devices"][0]
+    first |= {"power_mw": blank, "energy_mj": 2**64 - 1, "temperature": blank, "fan": [blank], "encoder": [blank, 0]}
+    first["utilization"] = {"gpu": blank, "memory": 130}
+    first["memory_v2"] = {"total": 2**64 - 1, "used": 2**64 - 1, "free": 0, "reserved": 0}
+    first["clocks"]["sm"] = blank
+    data["devices"][1]["utilization"] = {"gpu": 101, "memory": blank}
+    values = gpus(data).next()
+    told = {"memory", "memoryClock", "graphicsClock", "correctedMemoryErrors", "uncorrectedMemoryErrors"}
+    assert set(of(values, "gpu.0.")) == told | {"unCorrectedMemoryErrors"}
+    assert values["gpu.0.memory"] == 130
+    assert values["gpu.1.gpu"] == 101.0
+    assert "gpu.1.memory" not in values
+
+
+def test_instance_that_does_not_answer_now_costs_nothing_for_long(gpus):
+    """A slot that fails for a moment is looked at again at the next tick, and what was known goes on."""
+    script = [
+        fault("nvmlDeviceGetGpuInstanceId", "UNKNOWN", call=5),  # two in each look
+        fault("nvmlDeviceGetGpuInstanceId", "UNKNOWN", call=7),
+    ]
+    probe = gpus("nvml-a100-mig.json", script=script)
+    key = "gpu.0.mig.2.memoryTotal"
+    assert [key in probe.next(after=after) for after in (1, 61, 1, 1)] == [True] * 4
+    assert probe.probe._nvml.calls["nvmlDeviceGetGpuInstanceId", 0] == 2 + 2 + 3 * 2
+
+
+def test_instance_that_is_missed_at_first_is_looked_for_again(gpus):
+    """What failed at the first look is there at the second, a tick later."""
+    probe = gpus("nvml-a100-mig.json", script=[fault("nvmlDeviceGetGpuInstanceId", "UNKNOWN", call=3)])
+    told = [{key[:10] for key in probe.next() if key.startswith("gpu.0.mig.")} for _ in range(2)]
+    assert told == [{"gpu.0.mig."}, {"gpu.0.mig."}]
+    values = probe.next()
+    assert {"gpu.0.mig.2.memoryTotal", "gpu.0.mig.7.memoryTotal"} <= set(values)
+
+
+def test_instance_that_is_made_anew_under_its_number(gpus, monkeypatch):
+    """Calls that the old one refused are asked of the new one, and the old one's name is forgotten."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-aaaa0000-0000-5000-8000-000000000001")
+    # Of all three devices: of the whole by the newer call, then of the instances.
+    script = [fault("nvmlDeviceGetMemoryInfo", "INVALID_ARGUMENT", call=call) for call in range(6, 8)]
+    probe = gpus("nvml-a100-mig.json", script=script)
+    first = probe.next()
+    assert "gpu.process.0.mig.2.memoryAllocated" in first
+    assert "gpu.0.mig.2.memoryTotal" not in probe.next()
+    assert "gpu.0.mig.2.memoryTotal" not in probe.next()
+    probe.probe._nvml.data["devices"][0]["mig_devices"][0]["uuid"] = "MIG-new"
+    values = probe.next(after=60)
+    assert "gpu.0.mig.2.memoryTotal" in values
+    assert "gpu.process.0.mig.2.memoryAllocated" not in values
+
+
+def test_descriptors_are_looked_through_once_for_all_devices(gpus, fixture_json, machine, monkeypatch):
+    """In a container each tick reads the processes' descriptors once, however many devices and instances there are."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"] = [{**data["devices"][0], "uuid": f"GPU-{n}", "minor": n} for n in range(8)]
+    probe = gpus(data, pids=(7, 8))
+    machine.link("/proc/8/fd/11", "/dev/nvidia5")
+    read = []
+    listed = type(probe.ctx).list
+    monkeypatch.setattr(type(probe.ctx), "list", lambda ctx, path: read.append(path) or listed(ctx, path))
+    assert {key[:13] for key in probe.next() if key.startswith("gpu.process.")} == {"gpu.process.5"}
+    assert sorted(path for path in read if path.endswith("/fd")) == ["/proc/7/fd", "/proc/8/fd"]
+    (machine.root / "proc/8/fd/11").unlink()
+    assert not of(probe.next(), "gpu.process.")
+
+
+@pytest.mark.parametrize(
+    ("bus", "folder"), [("00000001:00:00.0", "0001:00:00.0"), ("00010000:01:00.0", "10000:01:00.0")]
+)
+def test_numa_node_of_any_bus(gpus, fixture_json, machine, bus, folder):
+    """The kernel writes the domain of a bus with four digits, or with more where it is larger."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][0]["pci_bus_id"] = bus
+    machine.write({f"/sys/bus/pci/devices/{folder}/numa_node": "3\n"})
+    assert gpus(data).probe.metadata()["gpu_nvidia"][0]["numa_node"] == 3
+
+
+def test_sixteen_boards_of_seven_instances(gpus, fixture_json):
+    """The largest machines: every instance of every board has its own values, and a crowd of processes costs nothing."""
+    data = fixture_json("nvml-a100-mig.json")
+    board = data["devices"][0]
+    crowd = [{"pid": 100_000 + n, "used": 1} for n in range(5000)]
+    board["mig_devices"] = [
+        {**board["mig_devices"][0], "gi": n, "uuid": f"MIG-{n}", "compute_processes": crowd} for n in range(7)
+    ]
+    data["devices"] = [{**board, "uuid": f"GPU-{n}", "minor": n} for n in range(16)]
+    values = gpus(data).next()
+    assert len([key for key in values if key.endswith(".memoryTotal")]) == 16 * 7
+    assert not of(values, "gpu.process.")
 
 
 def test_slow_link_of_a_busy_device_is_told(gpus, fixture_json):

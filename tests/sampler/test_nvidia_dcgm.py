@@ -11,6 +11,7 @@ from runferry.sampler import SamplerSettings
 from runferry.sampler.context import Context
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes.nvidia_dcgm import FIELDS, SONAMES, DcgmDaemonProbe
+from runferry.sampler.probes.nvidia_dcgm_library import DcgmError
 from support import nvml, peer
 
 SOURCE = nvml.SOURCE.with_name("dcgm_shim.c")
@@ -63,6 +64,23 @@ def test_daemon_that_is_not_there(shim, machine, monkeypatch, wrong, reason):
     with pytest.raises(ProbeUnavailableError, match=reason) as caught:
         probe.open(machine.context())
     assert caught.value.loud
+
+
+def test_daemon_that_is_started_again(shim, machine, monkeypatch, sampled):
+    """While it is away that is the probe's error; when it is back it is connected to and told anew what to measure."""
+    monkeypatch.setenv("DCGM_SHIM", "restart")
+    probe = sampled(DcgmDaemonProbe(lambda name: ctypes.CDLL(str(shim / name))), machine.context(dcgm_profiling=True))
+    first = probe.next()
+    assert "gpu.0.smActive" in first
+    for _ in range(2):  # it has gone; it is not there yet
+        with pytest.raises(DcgmError, match="status -21"):
+            probe.next()
+    assert probe.next() == first
+
+
+def test_device_of_unknown_number(daemon):
+    """Without NVML's number of a device nothing is told of it: the daemon's may be another device's."""
+    assert daemon("nameless") == {}
 
 
 def test_library_that_is_not_there(machine):

@@ -149,7 +149,9 @@ def test_nvlink_traffic_of_newer_links(gpus, board):
     probe = gpus(data, extended=True)
     probe.next()
     device["fields"] = {"202/0": "NVML_ERROR_UNKNOWN", "202/5": 40, "204/0": 60}
-    assert of(probe.next())["nvlinkTxBytes"] == 40.0
+    values = of(probe.next())
+    assert "nvlinkTxBytes" not in values  # of one link it is not known
+    assert values["nvlinkRxBytes"] == 10.0
     device["fields"] = {"202/0": 300, "202/5": 40, "204/0": 60}
     values = of(probe.next())
     assert values["nvlinkTxBytes"] == 100.0
@@ -180,6 +182,33 @@ def test_nvlink_errors_of_three_generations(gpus, board, told, errors, recoverie
     assert (values["nvlink.errors"], values["nvlink.recoveries"]) == (errors, recoveries)
 
 
+def test_link_that_goes_silent_or_away(gpus, board):
+    """Errors never go back for want of an answer; traffic goes on without a link that is refused for good."""
+    data, device = board
+    device |= {"gpm_supported": False, "nvlink_throughput_kib": "NVML_ERROR_NOT_SUPPORTED"}
+    device["fields"] = {"202/0": 0, "202/35": 0, "208/0": 3, "208/35": 4}
+    probe = gpus(data, extended=True)
+    assert of(probe.next())["nvlink.errors"] == 7
+    device["fields"] = {"202/0": 50, "208/0": 5, "208/35": "NVML_ERROR_UNKNOWN"}
+    assert of(probe.next())["nvlinkTxBytes"] == 50.0
+    probe.next()
+    probe.next()
+    assert of(probe.next())["nvlink.errors"] == 9
+
+
+def test_older_counters_of_links_are_no_stopgap(gpus, board):
+    """While the newer ones fail for a moment nothing is told, rather than what the older ones say."""
+    data, device = board
+    device |= {"gpm_supported": False, "nvlink_throughput_kib": "NVML_ERROR_NOT_SUPPORTED"}
+    device["fields"] = {"208/0": "NVML_ERROR_UNKNOWN", "161/0": 99, "138/0": "NVML_ERROR_UNKNOWN", "202/0": 7}
+    probe = gpus(data, extended=True)
+    assert "nvlink.errors" not in of(probe.next())
+    device["fields"]["208/0"] = 3
+    for _ in range(3):
+        assert "nvlinkTxBytes" not in of(probe.next())
+    assert of(probe.next())["nvlink.errors"] == 3
+
+
 def test_board_without_links(gpus):
     """A board that has none is not asked about its links again."""
     probe = gpus("nvml-rtx4090.json", extended=True)
@@ -207,6 +236,18 @@ def test_wear_of_older_boards(gpus, board):
     probe = gpus(data, extended=True, script=script)
     told = [of(probe.next()).get("retiredPages") for _ in range(9)]
     assert (told[0], told[4], told[8]) == (3, None, 3)
+
+
+def test_blank_values_of_extended(gpus, board):
+    """Unknown states and values that are not available are left out."""
+    data, device = board
+    device |= {"pstate": 32, "decoder": [2**32 - 1, 0], "memory_temp_field82": 2**32 - 1, "compute_processes": []}
+    device["bar1"] = {"bar1Total": 1, "bar1Free": 1, "bar1Used": 2**64 - 1}
+    device["graphics_processes"] = [{"pid": 4242, "used": None}]
+    device["process_utilization"] = [{"pid": 4242, "timeStamp": 10, "smUtil": 2**32 - 1}]
+    values = gpus(data, extended=True).next()
+    assert not {"pstate", "decoderUtilization", "memoryTemp", "bar1Used"} & set(of(values))
+    assert not {"memoryUsedBytes", "smUtil"} & set(of(values, "gpu.process.0."))
 
 
 def test_engines_and_bar1(gpus, board):
@@ -387,3 +428,19 @@ def test_events_after_the_library_lost_its_state(gpus, fixture_json):
     assert probe.next()["gpu.0.xid.count"] == 1
     nvml._happens((0, 43))
     assert settled(probe, lambda values: values["gpu.0.xid.count"] == 2)["gpu.0.xid.last"] == 43
+
+
+def test_library_that_begins_anew_while_events_are_waited_for(gpus, fixture_json):
+    """The next watch does not depend on the last one's thread, which may take a second to find out."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][0]["event_types"] = 8
+    probe = gpus(data, extended=True, script=[fault("nvmlDeviceGetTemperature", "UNINITIALIZED", call=2)])
+    probe.next()
+    before = probe.probe._session.xids._thread
+    probe.next()
+    assert probe.next()["gpu.0.xid.count"] == 0
+    assert probe.probe._session.xids._thread is not before
+    before.join(5)
+    assert not before.is_alive()
+    probe.probe._nvml._happens((0, 43))
+    assert settled(probe, lambda values: values["gpu.0.xid.count"] == 1)["gpu.0.xid.last"] == 43

@@ -83,10 +83,30 @@ def test_lost_devices(code):
         Calls().get("name", Scripted(code))
 
 
-def test_library_without_state():
-    """Uninitialised is the library's matter."""
-    with pytest.raises(LibraryClosedError):
-        Calls().get("name", Scripted(1))
+@pytest.mark.parametrize("code", [1, 9, 12, 18])
+def test_library_without_state(code):
+    """Uninitialised, no driver, no library, another version: the library's matter, and no call's."""
+    with pytest.raises(LibraryClosedError, match=f"code {code}"):
+        Calls().get("name", Scripted(code))
+
+
+@pytest.mark.parametrize(("result", "told"), [(2**32 - 1, None), (2**64 - 1, None), (2**32, 2**32), (0, 0)])
+def test_blank_result(result, told):
+    """All ones of either width is no value, and no failure."""
+    calls = Calls()
+    assert [calls.get("name", lambda: result) for _ in range(PATIENCE + 1)] == [told] * (PATIENCE + 1)
+    assert calls.due("name")
+
+
+def test_forgiven_calls_are_asked_again():
+    """What was refused, failed or put off is as new."""
+    calls, call = Calls(), Scripted(3, 999, 999, 999, None)
+    assert ticks(calls, call, 1) == [None]
+    calls.forgive()
+    assert ticks(calls, call, 3) == [None] * 3
+    assert not calls.due("name")
+    calls.forgive()
+    assert ticks(calls, call, 1) == ["result"]
 
 
 def test_list_that_grows_while_it_is_read_is_read_again():
@@ -117,11 +137,13 @@ def test_passing_error_does_not_fall_back():
 
 
 def test_negative_temperature(gpus, fixture_json):
-    """The newer call has a sign, which the older one lost; both are asked by name."""
+    """The newer call has a sign; the older one's result is read as if it had one. Both are asked by name."""
     data = fixture_json("nvml-h100x2.json")
     data["devices"][0]["temperature_signed"] = -7
     values = gpus(data).next()
     assert (values["gpu.0.temp"], values["gpu.1.temp"]) == (-7.0, 62.0)
+    data["devices"][1]["temperature"] = 2**32 - 3
+    assert gpus(data).next()["gpu.1.temp"] == -3.0
 
 
 def test_function_that_the_binding_lacks(gpus, fake_pynvml, monkeypatch):
@@ -156,14 +178,15 @@ def test_fields_by_the_type_of_their_value():
     """Each member of the union; what is not supported is not asked again, what passes is."""
     nvml = FieldsOf(
         f1=Answer(0, 0, dVal=1.5), f2=Answer(0, 1, uiVal=2), f3=Answer(0, 3, ullVal=2**60), f4=Answer(0, 5, siVal=-4),
-        f5=Answer(3), f6=Answer(999), f7=Answer(0, 99),
+        f5=Answer(3), f6=Answer(999), f7=Answer(0, 99), f8=Answer(0, 1, uiVal=2**32 - 1),
     )  # fmt: skip
     fields = Fields(nvml, "handle", Calls())
-    wanted = [Field(number) for number in range(1, 8)]
+    wanted = [Field(number) for number in range(1, 9)]
     found = fields.read("group", wanted)
     assert {field.number: value for field, value in found.items()} == {1: 1.5, 2: 2, 3: 2**60, 4: -4}
     fields.read("group", wanted)
-    assert nvml.asked[1] == [1, 2, 3, 4, 6, 7]
+    assert nvml.asked[1] == [1, 2, 3, 4, 6, 7, 8]
+    assert [number for number in range(1, 9) if fields.refused("group", Field(number))] == [5]
 
 
 def test_lost_device_in_a_field():

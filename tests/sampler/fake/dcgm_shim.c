@@ -1,5 +1,6 @@
 /* A libdcgm.so.4 that answers for three devices, by the daemon's numbers 0, 1, 2; NVML's are 1, 0, 2. DCGM_SHIM names
- * what is wrong: "down" (no daemon), "none" (no counters), or nothing. */
+ * what is wrong: "down" (no daemon), "none" (no counters), "restart" (it ends after its first answer and is back after
+ * one connection was refused), "nameless" (it does not tell NVML's numbers), or nothing. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@ struct value {
 typedef int (*receive)(unsigned group, unsigned device, struct value *values, int count, void *data);
 
 static unsigned short watched[32];
-static int watched_count, watching, updates;
+static int watched_count, watching, updates, connections, answers;
+static char group_name[64];
 
 static int wrong(const char *what) { return getenv("DCGM_SHIM") && !strcmp(getenv("DCGM_SHIM"), what); }
 
@@ -30,6 +32,7 @@ const char *dcgmErrorString(result code) { (void)code; return "some error"; }
 const char *errorString(result code) { return dcgmErrorString(code); }
 result dcgmConnect(const char *address, uintptr_t *connection) {
     if (wrong("down") || strcmp(address, "localhost:5555")) return NO_CONNECTION;
+    if (wrong("restart") && ++connections == 2) return NO_CONNECTION;
     *connection = CONNECTION;
     return OK;
 }
@@ -44,7 +47,8 @@ result dcgmProfGetSupportedMetricGroups(uintptr_t connection, struct groups *gro
 }
 
 result dcgmFieldGroupCreate(uintptr_t connection, int count, const unsigned short *fields, const char *name, uintptr_t *group) {
-    if (connection != CONNECTION || !*name || count > 32) return BAD_PARAMETER;
+    if (connection != CONNECTION || !*name || !strcmp(name, group_name) || count > 32) return BAD_PARAMETER;
+    strncpy(group_name, name, sizeof group_name - 1);
     memcpy(watched, fields, count * sizeof *fields);
     watched_count = count;
     *group = WATCHED;
@@ -65,7 +69,7 @@ static struct value told(int device, unsigned short field) {
     struct value value = {.version = sizeof(struct value) | 1 << 24, .field = field, .time = 1700000000000000 + updates};
     if (field == 52) {
         value.kind = 'i';
-        value.value.integer = nvml[device];
+        value.value.integer = wrong("nameless") ? 0x7ffffffffffffff0 : nvml[device];
     } else if (field == 54) {
         value.kind = 's';
         strcpy(value.value.text, "GPU-a");
@@ -85,6 +89,10 @@ static struct value told(int device, unsigned short field) {
 
 result dcgmGetLatestValues_v2(uintptr_t connection, uintptr_t devices, uintptr_t group, receive callback, void *data) {
     if (connection != CONNECTION || devices != ALL_GPUS || group != WATCHED || !watching) return BAD_PARAMETER;
+    if (wrong("restart") && answers++ == 1) {
+        watching = 0;
+        return NO_CONNECTION;
+    }
     for (int device = 0; device < DEVICES; device++)
         for (int i = 0; i < watched_count; i++) {
             struct value value = told(device, watched[i]);

@@ -16,7 +16,7 @@
 typedef int result;
 typedef unsigned long long u64;
 enum { OK, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, UNKNOWN = 999 };
-enum { MOST_ROWS = 1024, MOST_NUMBERS = 40, MOST_DEVICES = 16, MOST_SLOTS = 8 };
+enum { MOST_ROWS = 4096, MOST_NUMBERS = 40, MOST_DEVICES = 16, MOST_SLOTS = 8 };
 
 struct row { char device[8], what[48], text[100]; double numbers[MOST_NUMBERS]; int count; result code; };
 struct fault { char device[8], what[48]; int first, last, code, ms; };

@@ -112,6 +112,8 @@ class FakeNvml:
 
     def nvmlDeviceGetHandleByIndex(self, index):
         self._called("nvmlDeviceGetHandleByIndex", index)
+        if index >= len(self.data["devices"]):
+            raise NVMLError("NVML_ERROR_INVALID_ARGUMENT")
         return ("device", index)
 
     def nvmlDeviceGetUUID(self, handle):
@@ -219,7 +221,10 @@ class FakeNvml:
         )
 
     def nvmlDeviceGetNvLinkErrorCounter(self, handle, link, counter):
-        return self._read("nvmlDeviceGetNvLinkErrorCounter", handle, "nvlink_errors")[link][counter]
+        links = self._read("nvmlDeviceGetNvLinkErrorCounter", handle, "nvlink_errors")
+        if link >= len(links):
+            raise NVMLError("NVML_ERROR_INVALID_ARGUMENT")
+        return links[link][counter]
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
         return self._read("nvmlDeviceGetCurrentClocksEventReasons", handle, "clocks_event_reasons")
