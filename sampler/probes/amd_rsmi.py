@@ -64,7 +64,6 @@ class RocmSmiSource(Source):
             raise ProbeUnavailableError(f"{NAME}: {self._error}")
         count = c_uint32()
         if not self._call("num_monitor_devices", byref(count)) or not count.value:
-            self.close()
             raise ProbeUnavailableError(f"{NAME} finds no device")
         self.boards = [self._board(index) for index in range(count.value)]
 

@@ -39,10 +39,8 @@ class AmdSmiSource(Source):
             self._open = True
             self._handles = list(self._smi.amdsmi_get_processor_handles())
         except Exception as error:  # classes of the binding, which differ by version
-            self.close()
             raise ProbeUnavailableError(f"amdsmi: {error!r}") from error
         if not self._handles:
-            self.close()
             raise ProbeUnavailableError("amdsmi finds no device")
         self.boards = [self._board(index, handle) for index, handle in enumerate(self._handles)]
 

@@ -57,7 +57,7 @@ class Source:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go; may be called twice."""
+        """Let go, also where `open` failed; may be called twice."""
 
 
 def figure(value: object) -> float | None:

@@ -42,6 +42,13 @@ FULL = {
 }
 
 
+POWERS = {
+    "hwmon/hwmon1/power1_average": "3000000\n",
+    "hwmon/hwmon1/power1_input": "9000000\n",
+    "vbios_version": "113-OTHER-1\n",
+}
+
+
 def test_the_driver_s_files(machine, sampled):
     """Units of the kernel become W and degrees; cards go by PCI address; another vendor's and connectors are no cards."""
     machine.write(card(1, "0000:c1:00.0", **FULL))
@@ -73,6 +80,22 @@ def test_the_driver_s_files(machine, sampled):
         "vendor": "Advanced Micro Devices, Inc. [AMD/ATI]",
         "sku": "D65209",
     }
+
+
+def test_cards_by_number_where_the_bus_does_not_tell(machine, sampled):
+    """Nine before ten; of two sensors of power the average counts; a part without load but with memory is a card."""
+    for number in (10, 9):
+        machine.write(card(number, "", uevent="", gpu_busy_percent=f"{number}\n"))
+    machine.write(card(11, "", uevent="", mem_info_vram_total="8\n", mem_info_vram_used="2\n", product_number="P1"))
+    machine.write({f"/sys/class/drm/card11/device/{name}": text for name, text in POWERS.items()})
+    probe = sampled(AmdSysfsProbe(), machine.context())
+    assert probe.next() == {
+        "gpu.0.gpu": 9.0,
+        "gpu.1.gpu": 10.0,
+        "gpu.2.memoryAllocated": 25.0,
+        "gpu.2.powerWatts": 3.0,
+    }
+    assert [board.get("sku") for board in probe.probe.metadata()["gpu_amd"]] == [None, None, "P1"]
 
 
 def test_a_sleeping_card_is_left_alone(machine, sampled):
@@ -151,6 +174,30 @@ def test_a_forked_worker_has_no_memory_of_its_own(machine):
     assert used == {"0000:c1:00.0": 5000, "0000:c2:00.0": 2 << 20}
 
 
+def test_files_that_are_no_memory_of_amd(machine):
+    """Other drivers' nodes, other files, and descriptors without a client number, which are each their own."""
+    told = "drm-pdev: 0000:c1:00.0\ndrm-memory-vram: 5 GiB\n"
+    for name, target, driver in (
+        ("1", "/dev/dri/card0", "i915"),
+        ("2", "/tmp/log", "amdgpu"),
+        ("3", "/dev/dri/renderD128", "amdgpu"),
+        ("4", "/dev/dri/renderD128", "amdgpu"),
+    ):
+        machine.link(f"/proc/10/fd/{name}", target)
+        machine.write({f"/proc/10/fdinfo/{name}": f"drm-driver: {driver}\n{told}"})
+    assert memory_used(machine.context(), (10,), {}) == {"0000:c1:00.0": 10 << 30}
+
+
+def test_processes_of_a_card_that_sleeps(machine, sampled):
+    """A card without values repeats none for its processes."""
+    machine.write(card(0, "0000:c1:00.0", **FULL, **{"power/runtime_status": "suspended"}))
+    machine.process(4242)
+    machine.link("/proc/4242/fd/3", "/dev/dri/renderD128")
+    fields = "drm-driver: amdgpu\ndrm-pdev: 0000:c1:00.0\ndrm-memory-vram: 5 MiB\n"
+    machine.write({"/proc/4242/fdinfo/3": fields})
+    assert sampled(AmdSysfsProbe(), machine.context(extended=True)).next() == {}
+
+
 def test_addresses_of_compute_devices(machine):
     """Bus, device and function are packed in one number beside the domain; CPUs and half-told nodes are none."""
     nodes = "/sys/class/kfd/kfd/topology/nodes"
@@ -195,8 +242,12 @@ def test_one_probe_takes_the_devices(machine, monkeypatch):
     assert which_probe(machine.context()) == "amd_command"
     machine.write(card(0, "0000:03:00.0", **FULL))
     assert which_probe(machine.context()) == "amd_sysfs"
-    monkeypatch.setenv("ROCM_PATH", "/opt/rocm-7.0.0")
     machine.write({"/opt/rocm-7.0.0/lib/librocm_smi64.so.7": ""})
+    for name in ("ROCM_HOME", "ROCM_PATH"):
+        monkeypatch.setenv(name, "/opt/rocm-7.0.0")
+        assert which_probe(machine.context()) == "amd"
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/none:/opt/rocm-7.0.0/lib")
     assert which_probe(machine.context()) == "amd"
     assert which_probe(machine.context(skip_probes=("amd",))) == "amd_sysfs"
     assert AmdSysfsProbe().discover(machine.context()) == "probe amd reads AMD's devices"
@@ -277,6 +328,27 @@ def test_the_binding_in_its_own_units(fake_amdsmi, machine, sampled):
     }
 
 
+@pytest.mark.parametrize(
+    ("power", "watts"),
+    [
+        ({"current_socket_power": 0, "average_socket_power": 7}, 7.0),  # MI200 has the average only
+        ({"current_socket_power": 0, "average_socket_power": "N/A"}, 0.0),
+        ({"socket_power": 9}, 9.0),  # ROCm 6.4
+        ({"current_socket_power": 0xFFFF}, None),
+    ],
+)
+def test_the_binding_s_names_of_power(fake_amdsmi, machine, power, watts):
+    """The first that is not zero, zero where all are; all ones are no value."""
+    smi = fake_amdsmi(devices=1)
+    smi.amdsmi_get_power_info = lambda _: power
+    smi.amdsmi_get_energy_count = lambda _: {"power": 2_000_000, "counter_resolution": 0.5}  # as ROCm 5.7 named it
+    source = AmdSmiSource(smi)
+    source.open(machine.context())
+    values = source.read(machine.context())[0]
+    assert values.get("powerWatts") == watts
+    assert values["energyJoules"] == 1.0
+
+
 def test_calls_that_fail_cost_their_value_and_come_back(fake_amdsmi, machine, sampled):
     """One failing call costs one key; when all fail the error is told; when they work again, so do the keys."""
     smi = fake_amdsmi(fail={"amdsmi_get_gpu_activity"})
@@ -299,5 +371,6 @@ def test_a_library_that_cannot_open_gives_way(fake_amdsmi, machine, sampled):
     for smi in (fake_amdsmi(broken=True), fake_amdsmi(devices=0)):
         probe = sampled(AmdProbe([AmdSmiSource(smi), SysfsSource()]), machine.context())
         assert probe.next()["gpu.0.gpu"] == 73.0
+        assert not smi.is_open
     with pytest.raises(ProbeUnavailableError, match=r"amdsmi: .*34.*; amdsmi: amdsmi finds no device"):
         AmdProbe([AmdSmiSource(fake_amdsmi(broken=True)), AmdSmiSource(fake_amdsmi(devices=0))]).open(machine.context())

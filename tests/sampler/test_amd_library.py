@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shutil
 import subprocess
@@ -120,7 +121,8 @@ def test_a_binding_that_fails_at_its_import(tmp_path, machine, monkeypatch, fail
 @needs_compiler
 def test_a_library_without_a_function_or_device(tmp_path, machine, monkeypatch):
     """An old library lacks functions, which costs their values; one without devices or that does not start gives way."""
-    code = "unsigned rsmi_init(unsigned long long f) { return %d; }\nunsigned rsmi_shut_down(void) { return 0; }\n"
+    code = "unsigned rsmi_init(unsigned long long f) { return %d; }\nint ended;\n"
+    code += "unsigned rsmi_shut_down(void) { ended++; return 0; }\n"
     code += "unsigned rsmi_num_monitor_devices(unsigned *n) { *n = %d; return 0; }\n"
     code += (
         "unsigned rsmi_dev_power_ave_get(unsigned d, unsigned s, unsigned long long *v) { *v = 7000000; return 0; }\n"
@@ -143,6 +145,8 @@ def test_a_library_without_a_function_or_device(tmp_path, machine, monkeypatch):
         else:
             with pytest.raises(ProbeUnavailableError, match="finds no device" if not count else "status 8"):
                 source.open(ctx)
+            source.close()
+        assert ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "ended").value == (status == 0)
 
 
 PEER = """

@@ -170,6 +170,12 @@ def test_amd_smi_limits(limit, watts):
     assert list(amd_command.amd_smi_limits([(0, {"limit": limit})])) == watts
 
 
+@pytest.mark.parametrize("name", ["socket_power", "current_socket_power", "average_socket_power"])
+def test_amd_smi_powers(name):
+    """Whichever of its names a version has for it."""
+    assert amd_command.amd_smi_reading({"power": {name: {"value": 5, "unit": "W"}}}) == {"powerWatts": 5.0}
+
+
 @pytest.mark.parametrize(
     ("value", "number"),
     [
@@ -258,6 +264,16 @@ def test_commands_at_most_every_15_s(programs, machine, sampled):
     assert probe.probe.metadata()["gpu_amd"][1]["id"] == "1"
 
 
+def test_the_program_that_works_is_kept_to(programs, machine, sampled):
+    """One that fails is not asked again where the other tells; a bad status with values is no failure."""
+    programs.write("amd-smi", "exit 1")
+    programs.write("rocm-smi", f"cat {FIXTURES / 'rocm-smi-6x-mi300x.json'}; exit 2")
+    probe = sampled(AmdCommandProbe(), machine.context())
+    assert probe.next()["gpu.0.gpu"] == probe.next(15.0)["gpu.0.gpu"] == 100.0
+    assert [call.split()[0] for call in programs.calls()] == ["amd-smi", "amd-smi", "rocm-smi", "rocm-smi"]
+    assert AmdCommandProbe.interval == amd_command.AT_MOST_EVERY
+
+
 def test_amd_smi_before_rocm_smi(programs, machine, sampled):
     """Where both are there the newer one is asked; its limits are asked for once."""
     programs.write("rocm-smi", cat("rocm-smi-6x-mi300x.json"))
@@ -336,6 +352,12 @@ def test_no_programs(programs, machine, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ProbeUnavailableError, match="no amd-smi and no rocm-smi"):
         AmdCommandProbe().open(machine.context())
+
+
+@pytest.mark.parametrize(("limit", "percent"), [(0.0, None), (None, None), (200.0, 50.0)])
+def test_a_limit_of_zero_is_none(limit, percent):
+    """Secondary dies tell 0 W: their share of it is not known."""
+    assert reading(power=100.0, limit=limit).get("powerPercent") == percent
 
 
 @given(
