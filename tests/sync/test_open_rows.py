@@ -50,7 +50,7 @@ def rows(rig: Rig) -> list[dict[str, Any]]:
 
 
 def test_parts_of_a_step_are_one_line(rig: Rig) -> None:
-    """Later values win, nested ones by themselves, broken ones not; other records and damage between parts make no difference."""
+    """Later values win, nested ones by themselves; broken ones do not and are named; records between parts make no difference."""
     log = make(
         rig,
         part(0, 1, a=1, b=1),
@@ -64,7 +64,8 @@ def test_parts_of_a_step_are_one_line(rig: Rig) -> None:
 
     report = rig.only(rig.sync())
 
-    assert (report.verdict, report.rows, report.rows_sent) == (Verdict.SYNCED, 2, 2)
+    assert (report.verdict, report.rows, report.rows_sent) == (Verdict.PARTIAL, 2, 2)
+    assert [entry.split(" (")[0] for entry in report.missing] == ["rows: a"]
     assert [event.rows for event in rig.events if isinstance(event, Started)] == [2]
     assert rows(rig) == load(log).rows
     assert rows(rig)[0] == {"a": 2, "b": 1, "n": {"x": 1}, "c": 3, "_step": 0, "_timestamp": 3}
