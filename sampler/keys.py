@@ -37,7 +37,7 @@ class KeyTable:
 
     def _admit(self, key: str) -> str | None:
         final = key + self._suffix
-        if len(final.encode("utf-8", "surrogateescape")) > LONGEST_KEY:
+        if len(final.encode("utf-8", "surrogatepass")) > LONGEST_KEY:
             self._once("long", f"metric keys over {LONGEST_KEY} bytes are dropped, the first is {key[:64]!r}...")
             return None
         if len(self._known) >= self._cap:

@@ -107,6 +107,26 @@ def test_a_sleeping_card_is_left_alone(machine, sampled):
     assert probe.next()["gpu.0.gpu"] == 73.0
 
 
+def test_a_card_that_goes_and_comes(machine, sampled):
+    """A card that is unplugged leaves its number empty; the others keep theirs, and it has its own again."""
+    for number in range(3):
+        machine.write(card(number, f"0000:c{number}:00.0", **FULL | {"gpu_busy_percent": f"{number}\n"}))
+    probe = sampled(AmdSysfsProbe(), machine.context())
+    whole = probe.next()
+    folder = machine.root / "sys/class/drm/card1"
+    folder.rename(machine.root / "gone")
+    assert probe.next() == {key: value for key, value in whole.items() if not key.startswith("gpu.1.")}
+    (machine.root / "gone").rename(folder)
+    assert probe.next() == whole
+
+
+def test_sixty_four_cards(machine, sampled):
+    """Each under its number, of three digits of buses."""
+    for number in range(64):
+        machine.write(card(number, f"{number // 8:04x}:{0x10 + number % 8:02x}:00.0", gpu_busy_percent=f"{number}"))
+    assert sampled(AmdSysfsProbe(), machine.context()).next() == {f"gpu.{n}.gpu": float(n) for n in range(64)}
+
+
 @pytest.mark.parametrize("odd", ["", "garbage", "-5", "120", "99999999999999999999999999999999999"])
 def test_odd_files(machine, sampled, odd):
     """Whatever stands in one file: the other values are there, nothing is clamped."""

@@ -290,6 +290,24 @@ def test_amd_smi_before_rocm_smi(programs, machine, sampled):
     }
 
 
+def test_output_that_is_no_utf_8(programs, machine, sampled):
+    """A name in another encoding costs no value."""
+    programs.write("rocm-smi", r"""printf '\377 warning\n{"card0": {"Card Series": "M\374", "GPU use (%%)": "5"}}'""")
+    probe = sampled(AmdCommandProbe(), machine.context())
+    assert probe.next() == {"gpu.0.gpu": 5.0}
+    assert probe.probe.metadata()["gpu_type"] == "M\ufffd"
+
+
+def test_devices_that_come_and_go_keep_their_numbers(programs, machine, sampled):
+    """A device that one run does not list has no values then; the number of another is its own, not its place."""
+    programs.write("rocm-smi", "")
+    probe = sampled(AmdCommandProbe(), machine.context())
+    for listed in ((0, 3), (3,), (0, 3)):
+        cards = ", ".join(f'"card{n}": {{"GPU use (%)": "{n}"}}' for n in listed)
+        programs.write("rocm-smi", f"echo '{{{cards}}}'")
+        assert probe.next(15.0) == {f"gpu.{n}.gpu": float(n) for n in listed}
+
+
 def test_limits_are_asked_for_until_they_are_told(programs, machine, sampled):
     """One failing run of amd-smi's other command does not cost the percentages of the whole run."""
     metric = cat("amd-smi-metric-7x.json")

@@ -121,6 +121,12 @@ def test_long_keys_are_dropped():
     assert len(warnings) == 1
 
 
+def test_keys_with_half_a_character():
+    """A key of JSON's escapes, or of bytes that are no UTF-8, is a key like others; the record's writer replaces them."""
+    table = KeyTable(label=None, cap=10, warn=lambda _: None)
+    assert table.clean({"a\ud800": 1, "b\udcff": 2, "c": 3}) == {"a\ud800": 1, "b\udcff": 2, "c": 3}
+
+
 def test_counter_sums_rises_and_rebases_on_reset():
     """A reset neither wraps nor counts; what follows it does."""
     counter = Counter()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -386,6 +389,31 @@ def test_server_that_hangs(tpus, serve, monkeypatch):
     server = serve()
     server.hang = True
     assert tpus(port=server.port).next() == {}
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 200 OK\r\n\r\nhello"], ids=["mute", "closes", "web"])
+def test_another_server_on_that_port(tpus, monkeypatch, answer):
+    """Whatever listens there and is no runtime: no values, no error, and it is let go in time."""
+    pytest.importorskip("grpc")
+    monkeypatch.setattr("runferry.sampler.probes.tpu_runtime.ANSWER_WITHIN", 0.1)
+    held = []
+
+    def serve(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(listener.accept()[0])
+                if answer is not None:
+                    held[-1].sendall(answer)
+                    held[-1].close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        probe = tpus(port=listener.getsockname()[1])
+        assert probe.next() == {}
+        probe.probe.close()
+        listener.shutdown(socket.SHUT_RDWR)
+    for connection in held:
+        connection.close()
 
 
 def distribution(label, counts, *, mean=1.0, **options):

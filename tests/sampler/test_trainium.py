@@ -343,6 +343,16 @@ def test_period_of_a_probe_that_samples_seldom(monitor):
     silent(probe, after=1.0)
 
 
+def test_a_shorter_period_than_the_samples_interval(monitor, tmp_path):
+    """What the program prints in between does not shorten how long its last word holds for us."""
+    (tmp_path / "own.json").write_text('{"period": "100ms"}')
+    path = str(tmp_path / "own.json")
+    probe = monitor(f"{printed('neuron-monitor-trn1.jsonl')}; exec sleep 60", neuron_monitor_config_path=path)
+    until(probe, bool)
+    assert probe.next(after=3.0)
+    silent(probe, after=0.1)
+
+
 def test_configuration_of_the_user(monitor, tmp_path):
     """A file that the settings name is passed on as it is; its period says how long a line is good."""
     given_file = tmp_path / "own.json"
