@@ -30,14 +30,14 @@ _FIGURES = {
         "%",
         "VRAM usage and total",
         "mem_info_vram_used, mem_info_vram_total",
-        "VRAM Total Used Memory (B), VRAM Total Memory (B), else GPU Memory Allocated (VRAM%); mem_usage",
+        "VRAM Total (Used) Memory (B), else GPU Memory Allocated (VRAM%) or GPU memory use (%) (ROCm 5); mem_usage",
     ),
     "memoryAllocatedBytes": ("bytes", "VRAM usage", "mem_info_vram_used", "VRAM Total Used Memory (B); mem_usage"),
     "memoryReadWriteActivity": (
         "%",
         "umc_activity; rsmi_dev_memory_busy_percent_get",
         "mem_busy_percent",
-        "GPU Memory Read/Write Activity (%); usage.umc_activity",
+        "GPU Memory Read/Write Activity (%), else GPU memory use (%) (ROCm 5); usage.umc_activity",
     ),
     "memoryOverDrive": (
         "%",
@@ -45,7 +45,12 @@ _FIGURES = {
         "pp_mclk_od",
         "GPU Memory OverDrive value (%); mem_overdrive",
     ),
-    "temp": ("degrees C", "sensor of the memory", "hwmon temp*_input of label mem", "Temperature (Sensor memory) (C)"),
+    "temp": (
+        "degrees C",
+        "sensor of the memory",
+        "hwmon temp*_input of label mem",
+        "Temperature (Sensor memory) (C); temperature.mem",
+    ),
     "powerWatts": (
         "W",
         "power_info; rsmi_dev_power_get",
@@ -56,7 +61,7 @@ _FIGURES = {
         "%",
         "power and power cap",
         "hwmon power and power1_cap",
-        "the same and Max Graphics Package Power (W)",
+        "the same and Max Graphics Package Power (W); limit of amd-smi static",
     ),
     "energyJoules": ("J", "energy count", "", "Accumulated Energy (uJ); energy.total_energy_consumption"),
 }

@@ -52,7 +52,6 @@ class Accelerator(NamedTuple):
     """Bytes of system memory in use by the GPU."""
     allocated: float | None
     """Bytes of system memory allocated for it."""
-    model: str | None
     cores: int | None
 
 
@@ -90,12 +89,11 @@ def parse_accelerator(data: bytes) -> Accelerator | None:
     """Of `ioreg -r -c IOAccelerator -d 1 -a`: the first accelerator with statistics."""
     for entry in _entries(data):
         if isinstance(entry.get("PerformanceStatistics"), dict):
-            model, cores = entry.get("model"), _number(entry, "gpu-core-count")
+            cores = _number(entry, "gpu-core-count")
             return Accelerator(
                 _number(entry, "PerformanceStatistics", "Device Utilization %"),
                 _number(entry, "PerformanceStatistics", "In use system memory"),
                 _number(entry, "PerformanceStatistics", "Alloc system memory"),
-                model if isinstance(model, str) else None,
                 None if cores is None else int(cores),
             )
     return None

@@ -35,7 +35,9 @@ def _metrics(family: Family) -> list[Metric]:
     origin = Origin.PEER if family.key in _PEER_KEYS else Origin.LISTED
     if family.shape in {Shape.LABELLED, Shape.FLAT}:
         key = family.key + (".{label}" if family.shape is Shape.LABELLED else "") + f".{{stat}}{family.suffix}"
-        formula = "mean, p50, p90, p95 or p99, p999; of a histogram: linear within the bucket"
+        formula = (
+            "mean, p50, p90, p95 or p99, p999; stat0 ... of another number; of a histogram: linear within the bucket"
+        )
         test = f"{_TESTS}test_multislice" if family.shape is Shape.LABELLED else f"{_TESTS}test_flat_statistics"
         return [Metric(key, family.unit, source, formula, Kind.COUNTER, origin, test=test)]
     if family.shape is Shape.COUNT:
