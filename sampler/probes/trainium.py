@@ -170,8 +170,7 @@ class TrainiumProbe(Probe):
 
     def _write_configuration(self, ctx: Context) -> str:
         """A file that no other user can read, replace or collide with."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="runferry-neuron-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="runferry-neuron-"))
         path = self._folder / "config.json"
         path.write_text(json.dumps(configuration(_interval(ctx), extended=ctx.settings.extended)))
         return str(path)
@@ -185,6 +184,8 @@ class TrainiumProbe(Probe):
         """
         if self._child is None:
             return
+        if self._child.error is not None and self._folder is not None and not self._folder.exists():
+            self._child.argv[-1] = self._write_configuration(ctx)  # a cleaner of old files took it
         text = self._child.newest(ctx.now)
         garbage = text is not None and not self._take(ctx.now, text)
         if self._line_from is None:

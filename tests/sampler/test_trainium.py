@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import threading
 import time
@@ -333,6 +334,21 @@ def test_private_configuration(monitor, tmp_path):
     assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700
     probe.probe.close()
     assert not Path(path).parent.exists()
+
+
+def test_configuration_that_a_cleaner_took(monitor, tmp_path):
+    """Long after the start the program ends, and what it was started with is gone: it gets that anew."""
+    starts = tmp_path / "starts"
+    probe = monitor(f'[ -e "$2" ] && echo there >> {starts} || echo gone >> {starts}; exit 3')
+    failure(probe)
+    shutil.rmtree(probe.probe._folder)
+    probe.ctx.begin(probe.ctx.now + 6.0)
+    failure(probe)
+    deadline = time.monotonic() + 10
+    while starts.read_text().count("\n") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert starts.read_text() == "there\nthere\n"
 
 
 def test_period_of_a_probe_that_samples_seldom(monitor):
