@@ -12,7 +12,9 @@ class SomePath(click.Path):
     """A path that is not empty: `"$FOLDER"` of a variable that is not set is no wish for the folder that one is in."""
 
     def __init__(self) -> None:
-        super().__init__(path_type=Path)
+        super().__init__(
+            path_type=Path, readable=False
+        )  # each command says itself what it cannot read, and ends with 1
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: D102 - click's
         if value == "":
