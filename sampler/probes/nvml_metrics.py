@@ -67,7 +67,7 @@ _EXTENSIONS = (
     ("clockRatio", "ratio", "nvmlDeviceGetMaxClockInfo", "SM clock / its maximum", _NOW, "test_h100_extended"),
     ("memoryTemp", "degrees C", f"{_FIELDS} 82", "", _NOW, "test_h100_extended"),
     ("energyIntervalJ", "J", "nvmlDeviceGetTotalEnergyConsumption", "rise", _INTERVAL, "test_energy"),
-    ("xid.count", "count", "nvmlEventSetWait, critical Xid; else /dev/kmsg", "", Kind.TOTAL, "test_xid_errors_are_counted_as_they_happen"),
+    ("xid.count", "count", "nvmlEventSetWait, critical Xid; else /dev/kmsg", "from 0 again if the helper had to be replaced", Kind.TOTAL, "test_xid_errors_are_counted_as_they_happen"),
     ("xid.last", "code", "nvmlEventSetWait, critical Xid; else /dev/kmsg", "", _NOW, "test_xid_errors_are_counted_as_they_happen"),
     ("remappedRows.corr", "count", "nvmlDeviceGetRemappedRows", "for correctable errors", _SINCE_LOAD, "test_h100_extended"),
     ("remappedRows.uncorr", "count", "nvmlDeviceGetRemappedRows", "for uncorrectable errors", _SINCE_LOAD, "test_h100_extended"),

@@ -33,7 +33,6 @@ class NvLink:
         self._handle = handle
         self._calls = calls
         self._fields = fields
-        self._traffic: int | None = None  # which of _TRAFFIC the device has
         self._told: set[Field] = set()  # fields of traffic that have been told
         self._rises: Rises[Field] = Rises()
         self._errors: int | None = None  # which of _ERRORS the device has, then _COUNTERS
@@ -45,13 +44,10 @@ class NvLink:
         A direction of which one link does not answer now is missing; the next value is an average over longer.
         """
         for generation, (sent, received, unit) in enumerate(_TRAFFIC):
-            if self._traffic not in {None, generation}:
-                continue
             group, wanted = f"nvlink traffic {generation}", _of_all_links((sent, received))
             found = self._fields.read(group, wanted)
             if not found and all(self._fields.refused(group, field) for field in wanted):
                 continue
-            self._traffic = generation
             rates = {field: self._rises.per_second(field, raw, now) for field, raw in found.items()}
             self._told.update(found)
             silent = {field.number for field in self._told - found.keys() if not self._fields.refused(group, field)}

@@ -475,6 +475,72 @@ def test_numa_node_of_any_bus(gpus, fixture_json, machine, bus, folder):
     assert gpus(data).probe.metadata()["gpu_nvidia"][0]["numa_node"] == 3
 
 
+@pytest.mark.parametrize(("told", "expected"), [("0", {0}), ("-1", set())])
+def test_numa_node_is_known_or_not(gpus, machine, told, expected):
+    """The first node counts as one; -1 is how the kernel says that it knows none."""
+    machine.write({"/sys/bus/pci/devices/0000:1b:00.0/numa_node": f"{told}\n"})
+    board = gpus("nvml-h100x2.json").probe.metadata()["gpu_nvidia"][0]
+    assert {board[key] for key in ("numa_node",) if key in board} == expected
+
+
+def test_corrected_errors_are_told_from_others(gpus, fixture_json):
+    """Each kind under its own name, the second under both of its spellings."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][0]["ecc_volatile"] = {"corrected": 5, "uncorrected": 2}
+    values = of(gpus(data).next(), "gpu.0.")
+    kinds = ("correctedMemoryErrors", "uncorrectedMemoryErrors", "unCorrectedMemoryErrors")
+    assert [values[kind] for kind in kinds] == [5, 2, 2]
+
+
+def test_memory_without_a_total(gpus, fixture_json):
+    """What is used is told where its share is not known."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][0]["memory_v2"] |= {"total": 0, "used": 7}
+    values = of(gpus(data).next(), "gpu.0.")
+    assert values["memoryAllocatedBytes"] == 7
+    assert "memoryAllocated" not in values
+    assert "temp" in values
+
+
+def test_profiling_readings_too_close_together(gpus):
+    """Two readings lie apart as far as the library wants; one that comes too early is not made."""
+    probe = gpus("nvml-h100x2.json")
+    told = ["gpu.0.smActive" in probe.next(after=after) for after in (1.0, 0.05, 0.05, 0.05, 0.05)]
+    assert told == [False, False, True, False, True]
+    assert probe.probe._nvml.calls["nvmlGpmSampleGet", 0] == 3
+
+
+def test_profiling_counter_that_a_device_lacks(gpus, fixture_json):
+    """One counter that fails costs its own key only, and is not told as 0."""
+    data = fixture_json("nvml-h100x2.json")
+    del data["devices"][0]["gpm"]["12"]
+    probe = gpus(data)
+    probe.next()
+    values = of(probe.next(), "gpu.0.")
+    assert "pipeFp32Active" not in values
+    assert "pipeFp16Active" in values
+
+
+def test_in_a_container_a_device_without_processes_is_not_in_use(gpus, fixture_json, machine):
+    """A device file that is open says nothing where the driver tells no process on the device."""
+    data = fixture_json("nvml-h100x2.json")
+    data["devices"][0] |= {"compute_processes": [], "graphics_processes": []}
+    probe = gpus(data, pids=(7,))
+    machine.link("/proc/7/fd/11", "/dev/nvidia0")
+    assert not of(probe.next(), "gpu.process.")
+
+
+def test_link_that_is_slow_now_and_then_is_not_told(gpus, fixture_json):
+    """Only readings in a row count."""
+    data = fixture_json("nvml-h100x2.json")
+    link = data["devices"][0]["pcie"]
+    probe = gpus(data)
+    for tick in range(24):
+        link["gen"] = 5 if tick // 4 % 3 == 2 else 3
+        probe.next()
+    assert list(probe.probe.notices) == []
+
+
 def test_sixteen_boards_of_seven_instances(gpus, fixture_json):
     """The largest machines: every instance of every board has its own values, and a crowd of processes costs nothing."""
     data = fixture_json("nvml-a100-mig.json")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from runferry.sampler.probes.nvml_events import PAUSE, XidWatch
 from runferry.sampler.probes.nvml_kmsg import KernelLog
 
 
@@ -209,6 +212,14 @@ def test_older_counters_of_links_are_no_stopgap(gpus, board):
     assert of(probe.next())["nvlink.errors"] == 3
 
 
+def test_driver_without_fields_tells_errors_of_links_by_the_older_call(gpus, board):
+    """A driver that refuses the question as a whole is asked the one before it."""
+    data, device = board
+    device["nvlink_errors"] = [[1, 2, 10, 100]] * 4
+    values = of(gpus(data, extended=True, script=[fault("nvmlDeviceGetFieldValues", "FUNCTION_NOT_FOUND")]).next())
+    assert (values["nvlink.errors"], values["nvlink.recoveries"]) == (4 * 111, 4 * 2)
+
+
 def test_board_without_links(gpus):
     """A board that has none is not asked about its links again."""
     probe = gpus("nvml-rtx4090.json", extended=True)
@@ -289,12 +300,20 @@ def test_energy(gpus):
     assert values["run.energyKWh"] == pytest.approx(0.003)
 
 
+def test_energy_that_no_device_tells(gpus, board):
+    """Where no energy is known, that of the run is not said to be 0."""
+    data, device = board
+    del device["energy_mj"]
+    assert "run.energyKWh" not in gpus(data, extended=True).next()
+
+
 def test_what_the_processes_use_themselves(gpus, board):
     """Memory and multiprocessor share of the monitored processes alone; each driver sample counts once."""
     data, device = board
     device["process_utilization"] = [
         {"pid": 4242, "timeStamp": 10, "smUtil": 99},
         {"pid": 4242, "timeStamp": 20, "smUtil": 30},
+        {"pid": 4242, "timeStamp": 12, "smUtil": 98},
         {"pid": 4300, "timeStamp": 15, "smUtil": 12},
         {"pid": 1, "timeStamp": 20, "smUtil": 50},
     ]
@@ -324,7 +343,8 @@ def test_xid_errors_are_counted_as_they_happen(gpus, fixture_json):
     first = probe.next()
     assert first["gpu.0.xid.count"] == first["gpu.1.xid.count"] == 0
     assert "gpu.0.xid.last" not in first
-    probe.probe._nvml._happens((1, 63), (1, 79))
+    other = SimpleNamespace(device=("device", 1), eventType=1, eventData=5)  # one that was not asked for
+    probe.probe._nvml._happens((1, 63), other, (1, 79))
     values = settled(probe, lambda values: values["gpu.1.xid.count"] == 2)
     assert values["gpu.1.xid.last"] == 79
     assert values["gpu.0.xid.count"] == 0
@@ -444,3 +464,16 @@ def test_library_that_begins_anew_while_events_are_waited_for(gpus, fixture_json
     assert not before.is_alive()
     probe.probe._nvml._happens((0, 43))
     assert settled(probe, lambda values: values["gpu.0.xid.count"] == 1)["gpu.0.xid.last"] == 43
+
+
+@pytest.mark.parametrize(("error", "pauses"), [("UNKNOWN", [PAUSE] * 3), ("GPU_IS_LOST", [PAUSE] * 3), ("TIMEOUT", [])])
+def test_wait_that_fails_at_once_is_not_repeated_at_once(fake_pynvml, tmp_path, error, pauses):
+    """A wait that ends early with an error would keep a core busy; one that ended in its own time is made again."""
+    nvml = fake_pynvml.FakeNvml({})
+    left, waited = iter([False] * 3), []
+    stop = SimpleNamespace(is_set=lambda: next(left, True), wait=waited.append)
+    nvml.nvmlEventSetWait = lambda *_: nvml._called("nvmlEventSetWait")
+    nvml.script = [{"fn": "nvmlEventSetWait", "call": "all", "raise": f"NVML_ERROR_{error}"}]
+    XidWatch(nvml, KernelLog(str(tmp_path / "kmsg")))._run("event set", {}, stop)
+    assert waited == pauses
+    assert nvml.calls["nvmlEventSetWait", None] == 3

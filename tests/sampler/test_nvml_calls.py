@@ -189,6 +189,17 @@ def test_fields_by_the_type_of_their_value():
     assert [number for number in range(1, 9) if fields.refused("group", Field(number))] == [5]
 
 
+def test_field_that_fails_now_and_then_is_not_put_off():
+    """Failures that are not in a row do not make a field seldom."""
+    nvml, calls = FieldsOf(f1=Answer(999)), Calls()
+    fields = Fields(nvml, "handle", calls)
+    for tick in range(3 * PATIENCE):
+        calls.tick = tick
+        nvml.answers["f1"] = Answer(0, 3, ullVal=1) if tick % PATIENCE == 0 else Answer(999)
+        fields.read("group", [Field(1)])
+    assert len(nvml.asked) == 3 * PATIENCE
+
+
 def test_lost_device_in_a_field():
     """One value that says that the device is gone says it for all."""
     with pytest.raises(DeviceLostError):
@@ -239,6 +250,14 @@ def test_library_in_another_place(platform, environ, path):
     nvml = Elsewhere()
     nvml_library.initialise(nvml, platform, environ, load)
     assert nvml.nvmlLib == f"library of {path}"
+
+
+def test_library_that_was_found_is_not_looked_for_elsewhere():
+    """A driver that is not loaded is not helped by another copy of its library."""
+    nvml = Elsewhere(9)
+    with pytest.raises(CodeError, match="code 9"):
+        nvml_library.initialise(nvml, "linux", {}, lambda path: path)
+    assert nvml.nvmlLib is None
 
 
 @pytest.mark.parametrize("code", [12, 9])

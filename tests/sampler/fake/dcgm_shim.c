@@ -1,6 +1,6 @@
 /* A libdcgm.so.4 that answers for three devices, by the daemon's numbers 0, 1, 2; NVML's are 1, 0, 2. DCGM_SHIM names
  * what is wrong: "down" (no daemon), "none" (no counters), "restart" (it ends after its first answer and is back after
- * one connection was refused), "nameless" (it does not tell NVML's numbers), or nothing. */
+ * one connection was refused), "nameless" (it does not tell NVML's number of device 0), or nothing. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static struct value told(int device, unsigned short field) {
     struct value value = {.version = sizeof(struct value) | 1 << 24, .field = field, .time = 1700000000000000 + updates};
     if (field == 52) {
         value.kind = 'i';
-        value.value.integer = wrong("nameless") ? 0x7ffffffffffffff0 : nvml[device];
+        value.value.integer = wrong("nameless") && device == 0 ? 0x7ffffffffffffff0 : nvml[device];
     } else if (field == 54) {
         value.kind = 's';
         strcpy(value.value.text, "GPU-a");
