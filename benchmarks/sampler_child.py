@@ -22,9 +22,11 @@ def begin(module: str, interval: float, folder: str):
         settings = {"x_disable_stats": True} if not interval else {"x_stats_sampling_interval": interval}
         return wandb.init(project="p", mode="offline", dir=folder, settings=wandb.Settings(silent=True, **settings))
     import runferry
+    from runferry.sampler import registry
     from runferry.sampler.probes import nvml_library
 
     nvml_library.LINUX_SIGNS = ("/proc/self",)  # the simulated driver has no files
+    registry.SIGNS["nvidia"] = bool
     settings = {"disable_stats": True} if not interval else {"sample_interval": interval}
     return runferry.init(project="p", dir=folder, silent=True, **settings)
 

@@ -100,7 +100,8 @@ class Engine:
     def open(self) -> None:
         """Open the inline probes and start the others."""
         self._ctx.begin(self._clock.monotonic())
-        self._start(registry.built_in(self._settings) if self._given is None else self._given)
+        probes = self._given
+        self._start(registry.built_in(self._settings, self._warn, root=self._ctx.root) if probes is None else probes)
 
     def open_third_party(self) -> None:
         """Join the probes of other packages; finding them takes a while."""

@@ -223,7 +223,7 @@ def _tells(probe: Probe) -> bool:
 
 def open_devices(settings: SamplerSettings, *, root: str = "/") -> Engine:
     """The probes that know of devices, being opened, for where no sampler runs. To be closed."""
-    probes = [probe for probe in registry.built_in(settings) if _tells(probe)]
+    probes = [probe for probe in registry.built_in(settings, _nowhere, root=root) if _tells(probe)]
     engine = Engine(settings, _nowhere, clock=SystemClock(), root=root, warn=_nowhere, probes=probes)
     engine.open()
     engine.tick(grace=0.0)

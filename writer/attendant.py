@@ -173,7 +173,7 @@ class Attendant:
 
         given = self._settings
         settings = sampler_settings(given, pid=self._pid, label=self._label)
-        load_modules()
+        load_modules(settings)
         if not disable_stats and not self._stopped:
             self._sampler = Sampler(settings, self._emit, warn=self._warn)
             if self._paused:

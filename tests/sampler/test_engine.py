@@ -502,7 +502,7 @@ def test_sample_once_has_what_only_an_earlier_reading_had(machine, clock, monkey
     readings = iter([{"often": 1, "seldom": 7}, {"often": 2}])
     probe = Fixed()
     probe.sample = lambda ctx, out: out.update(next(readings))
-    monkeypatch.setattr(registry, "built_in", lambda settings: [probe])
+    monkeypatch.setattr(registry, "built_in", lambda settings, warn, root="/": [probe])
     settings = SamplerSettings(probes=("fixed",), self_metrics=False)
     sample = sample_once(settings, root=str(machine.root), clock=clock, warn=lambda line: None)
     assert list(sample.values.items()) == [("often", 2), ("seldom", 7)]
@@ -522,6 +522,7 @@ def test_probes_of_other_packages(monkeypatch):
         SimpleNamespace(name="unwanted", value="pkg:Unwanted", load=broken),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries if group == "runferry.probes" else [])
+    monkeypatch.setattr(registry, "_may_be_offered", lambda places: True)
     warnings = []
     found = list(registry.third_party(SamplerSettings(skip_probes=("unwanted",)), warnings.append))
     assert [type(probe) for probe in found] == [Fixed]

@@ -200,7 +200,7 @@ def test_without_a_sampler_the_devices_are_opened_and_closed(machine, monkeypatc
     closed = []
     probe = Told("a", {"gpu_count": 2})
     monkeypatch.setattr(probe, "close", lambda: closed.append(1))
-    monkeypatch.setattr(environment.registry, "built_in", lambda settings: [probe])
+    monkeypatch.setattr(environment.registry, "built_in", lambda settings, warn, root="/": [probe])
     asked = Inquiry(
         SamplerSettings(), argv=[], started_at_ns=1, folder=machine.root, environ={}, root=str(machine.root)
     )
@@ -218,7 +218,7 @@ def test_an_unavailable_device_is_no_device(machine, monkeypatch):
         def open(self, ctx):
             raise ProbeUnavailableError("none here")
 
-    monkeypatch.setattr(environment.registry, "built_in", lambda settings: [Absent("a", {})])
+    monkeypatch.setattr(environment.registry, "built_in", lambda settings, warn, root="/": [Absent("a", {})])
     assert "gpu_count" not in hardware(SamplerSettings(), root=str(machine.root), devices_within=3600)
 
 

@@ -334,8 +334,8 @@ class Turned:
 def test_nothing_is_loaded_without_endpoints():
     """No probe, then, and no module for HTTP: only who asks for endpoints pays for them."""
     code = (
-        "import sys; from runferry.sampler import SamplerSettings, load_modules, registry; load_modules();"
-        "print(len(list(registry.built_in(SamplerSettings(probes=('openmetrics',))))), 'http.client' in sys.modules)"
+        "import sys; from runferry.sampler import SamplerSettings, load_modules, registry; load_modules(SamplerSettings());"
+        "print(len(list(registry.built_in(SamplerSettings(probes=('openmetrics',)), print))), 'http.client' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "0 False\n"
@@ -347,15 +347,15 @@ def test_no_module_is_loaded_by_the_threads(tmp_path):
 import sys
 from runferry.sampler import SamplerSettings, load_modules, registry
 from runferry.sampler.context import Context
-load_modules()
 url = sys.argv[1]
 settings = SamplerSettings(
     probes=("openmetrics", "dcgm_exporter"),
     open_metrics_endpoints={"plain": url, "named": url.replace("127.0.0.1", "localhost"), "tls": sys.argv[2]},
     dcgm_exporter=url + "api/v1/query?query=up",
 )
+load_modules(settings)
 ctx = Context(settings)
-probes = list(registry.built_in(settings))
+probes = list(registry.built_in(settings, print))
 for probe in probes:
     assert probe.discover(ctx) is None
 before = set(sys.modules)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from runferry.sampler import SamplerSettings, sample_once
+from runferry.sampler import SamplerSettings, registry, sample_once
 
 CODE = """
 from runferry.sampler import Probe, ProbeUnavailableError, Tier
@@ -83,6 +85,32 @@ def test_probes_of_an_installed_distribution(installed, clock):
     assert "probe absent is left out: the rack is empty" in warnings
     assert any(line.startswith("probe 'gone' of rack_probes:NoSuchProbe cannot be loaded: ") for line in warnings)
     assert any(line.startswith("probe 'no_probe' of rack_probes:broken cannot be loaded: ") for line in warnings)
+
+
+@pytest.mark.parametrize(
+    ("file", "offered"),
+    [
+        ("a-1.dist-info/entry_points.txt", True),
+        ("a.egg-info/entry_points.txt", True),
+        ("EGG-INFO/entry_points.txt", True),
+        ("a-1.dist-info/METADATA", False),
+        ("a/entry_points.txt", False),
+    ],
+)
+def test_packages_are_listed_only_where_one_may_have_probes(tmp_path, file, offered):
+    """Listing them takes longer than all samples of an hour: one look at their files comes first."""
+    assert not registry._may_be_offered([str(tmp_path), str(tmp_path / "gone"), str(Path(os.__file__).parent)])
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(ENTRIES)
+    assert registry._may_be_offered([str(tmp_path)]) is offered
+
+
+def test_packages_in_other_places_than_folders_are_listed(tmp_path, monkeypatch):
+    """A zip file on the path, or a finder of somebody else's, may hold any."""
+    (tmp_path / "packages.zip").write_bytes(b"")
+    assert registry._may_be_offered([str(tmp_path / "packages.zip")])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, SimpleNamespace(find_distributions=lambda context: ())])
+    assert registry._may_be_offered([])
 
 
 def test_they_can_be_chosen_and_left_out(installed, clock):

@@ -98,7 +98,7 @@ class Devices(Probe):
 @pytest.mark.parametrize("disable_stats", [False, True])
 def test_devices_are_told_by_probes_that_are_opened_once(begin, state, monkeypatch, disable_stats):
     """By the sampler's, where it runs. A field that cannot hold its value is named; what has none is in the run's file."""
-    monkeypatch.setattr(registry, "built_in", lambda settings: [Devices()])
+    monkeypatch.setattr(registry, "built_in", lambda settings, warn, root="/": [Devices()])
     monkeypatch.setattr(Devices, "opened", 0)
     warnings = []
     run = begin(disable_meta=False, disable_stats=disable_stats, warn=warnings.append)
@@ -147,7 +147,7 @@ class Numbered(Probe):
 
 def test_what_numbered_keys_stand_for_is_a_file_of_the_run(begin, state, monkeypatch):
     """With the keys as they stand in the log, under the node's label; without such keys there is no file."""
-    monkeypatch.setattr(registry, "built_in", lambda settings: [Numbered()])
+    monkeypatch.setattr(registry, "built_in", lambda settings, warn, root="/": [Numbered()])
     run = begin(disable_stats=False, label="n1")
     name = "runferry-metric-labels_n1.json"
 
