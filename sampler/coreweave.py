@@ -10,6 +10,7 @@ from .settings import COREWEAVE_PATH, COREWEAVE_URL
 
 WITHIN = 1.0  # s; it stands on the same host
 _LONGEST = 1 << 16  # bytes
+_LONGEST_VALUE = 256  # characters
 _FIELDS = {"cluster_name": "cluster_name", "org_id": "org_id", "region": "region"}
 """Its names -> the record's. The answer also has tokens: nothing else of it is looked at, kept or shown."""
 _NAMES = ("sys_vendor", "board_vendor", "chassis_vendor", "product_name", "chassis_asset_tag")
@@ -36,9 +37,11 @@ def coreweave_facts(ctx: Context, environ: Mapping[str, str]) -> dict[str, Fact]
 
 def read_metadata(text: str) -> dict[str, str]:
     """cluster_name, org_id and region of lines `name: value`."""
-    pairs = (line.partition(":") for line in text.splitlines())
+    pairs = ((name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in text.splitlines()))
     return {
-        _FIELDS[name.strip()]: value.strip() for name, _, value in pairs if name.strip() in _FIELDS and value.strip()
+        _FIELDS[name]: value
+        for name, value in pairs
+        if name in _FIELDS and value.isprintable() and 0 < len(value) <= _LONGEST_VALUE
     }
 
 

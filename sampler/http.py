@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import encodings.idna  # noqa: F401 - name lookups load it, and no thread may load a module while another forks
 import http.client
 import io
@@ -14,14 +13,16 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
-from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 CONNECT_WITHIN = 3.0  # s, for all addresses of a name together
 ANSWER_WITHIN = 5.0  # s, connecting and redirects included; the peer's, too
 LONGEST_ANSWER = 16 << 20  # bytes, as sent and again as unpacked
 MOST_REDIRECTS = 3
+MOST_MEMBERS = 64  # of gzip in one answer: each costs a copy of what follows it
 
 _CHUNK = 1 << 16
+_OVERHEAD = 1 << 20  # bytes beside the body: heads, and as much as the body again for chunks
 _PORTS = {"http": 80, "https": 443}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -76,14 +77,14 @@ class Answer(NamedTuple):
 
 
 class Endpoint:
-    """A URL to be asked again and again; name and password in it are sent as basic authentication.
+    """A URL to be asked again and again. It is shown to people, so credentials are no part of it but of the headers.
 
     Asked directly: what is scraped stands in the cluster, and a proxy of the environment would not reach it.
     Each `get` opens a connection of its own. A name lookup has no deadline in the system's resolver, so call it where
     hanging harms nobody.
 
     Raises:
-        AddressError: no http or https URL, or a header that cannot be sent.
+        AddressError: no http or https URL, one with a user or a password, or a header that cannot be sent.
     """
 
     def __init__(
@@ -99,17 +100,17 @@ class Endpoint:
             port = parts.port
             host = parts.hostname or ""
             host = host if host.isascii() else host.encode("idna").decode()
+            host = host.replace("%25", "%", 1) if ":" in host else host  # an interface (RFC 6874)
         except ValueError:
             raise AddressError("not a valid URL") from None  # the cause holds the URL
         if parts.scheme not in _PORTS or not host or re.search(r"[\s\x00-\x1f]", host):
             raise AddressError("not an http or https URL")
+        if "@" in parts.netloc:
+            raise AddressError("its URL holds a user or a password: give a header Authorization instead")
         self._scheme, self._host = parts.scheme, host
         self._port = _PORTS[parts.scheme] if port is None else port
         self._target = _target(parts)
         self._headers = _checked(headers or {})
-        if parts.username is not None and not any(name.lower() == "authorization" for name in self._headers):
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         self._environ = environ
         self._monotonic = monotonic
         self._tls: ssl.SSLContext | None = None
@@ -142,7 +143,7 @@ class Endpoint:
     def _ask(self, target: str, accept: str, connected_by: float, deadline: float, longest: int) -> Answer | str:
         """One exchange: an answer, or where a redirect points."""
         try:
-            stream = _Deadlined(self._connect(connected_by), deadline, self._monotonic)
+            stream = _Bounded(self._connect(connected_by), deadline, self._monotonic, 2 * longest + _OVERHEAD)
             connection = http.client.HTTPConnection(self._host, self._port)
             connection.sock = stream
             try:
@@ -167,27 +168,30 @@ class Endpoint:
             raise GarbledError(f"no valid HTTP answer: {type(error).__name__}") from None  # its text may hold anything
 
     def _connect(self, deadline: float) -> socket.socket:
+        """To the first address that answers; each gets its share of the time, as one may be dead and the next alive."""
         problem: OSError = TimeoutError()
         try:
-            for family, kind, protocol, _, address in socket.getaddrinfo(
-                self._host, self._port, type=socket.SOCK_STREAM
-            ):
-                plain = socket.socket(family, kind, protocol)
-                try:
-                    plain.settimeout(self._left(deadline))
-                    plain.connect(address)
-                    return self._secured(plain, deadline)
-                except OSError as error:
-                    plain.close()
-                    problem = error
-                except BaseException:
-                    plain.close()
-                    raise
+            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         except UnicodeError:
             raise AddressError("not a valid host name") from None
+        for number, (family, kind, protocol, _, address) in enumerate(found):
+            try:
+                share = self._left(deadline) / (len(found) - number)
+                return self._connected(socket.socket(family, kind, protocol), address, share, deadline)
+            except OSError as error:  # of the system: no such family of addresses, too
+                problem = error
         if isinstance(problem, TimeoutError):
             raise DeadlineError("no connection in time") from None
         raise problem
+
+    def _connected(self, plain: socket.socket, address: Any, within: float, deadline: float) -> socket.socket:
+        try:
+            plain.settimeout(within)
+            plain.connect(address)
+            return self._secured(plain, deadline)
+        except BaseException:
+            plain.close()
+            raise
 
     def _secured(self, plain: socket.socket, deadline: float) -> socket.socket:
         if self._scheme == "http":
@@ -204,7 +208,7 @@ class Endpoint:
         return left
 
     def _send(self, connection: http.client.HTTPConnection, target: str, accept: str) -> None:
-        host = f"[{self._host}]" if ":" in self._host else self._host
+        host = f"[{self._host.partition('%')[0]}]" if ":" in self._host else self._host  # interfaces are nobody else's
         port = "" if self._port == _PORTS[self._scheme] else f":{self._port}"
         ours = {"Host": host + port, "Accept": accept, "Accept-Encoding": "gzip", "Connection": "close"}
         given = {name.lower() for name in self._headers}
@@ -284,6 +288,8 @@ def _unpacked(response: http.client.HTTPResponse, body: bytes, longest: int) -> 
     pieces: list[bytes] = []
     size = 0
     while body:  # one member after the other
+        if len(pieces) == MOST_MEMBERS:
+            raise GarbledError(f"packed in more than {MOST_MEMBERS} pieces")
         packed = zlib.decompressobj(wbits=31)
         piece = packed.decompress(body, longest + 1 - size)
         size += len(piece)
@@ -314,13 +320,18 @@ def _words(error: OSError) -> str:
     return f"no connection: {error.strerror or type(error).__name__}"
 
 
-class _Deadlined:
-    """A socket of which every single wait ends by one deadline; `http.client` knows only waits for one byte each."""
+class _Bounded:
+    """A socket of which all waits together end by one deadline, and that takes in so many bytes.
 
-    def __init__(self, sock: socket.socket, deadline: float, monotonic: Callable[[], float]) -> None:
+    `http.client` knows only waits for one byte each, skips heads and trailers without end, and reads a chunk of
+    "-1" bytes to the end of the connection.
+    """
+
+    def __init__(self, sock: socket.socket, deadline: float, monotonic: Callable[[], float], most: int) -> None:
         self._sock = sock
         self._deadline = deadline
         self._monotonic = monotonic
+        self._left = most
 
     def _hurry(self) -> None:
         left = self._deadline - self._monotonic()
@@ -334,7 +345,11 @@ class _Deadlined:
 
     def recv_into(self, buffer: Any) -> int:
         self._hurry()
-        return self._sock.recv_into(buffer)
+        received = self._sock.recv_into(buffer)
+        self._left -= received
+        if self._left < 0:
+            raise TooLargeError("the answer has no end")
+        return received
 
     def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002 - it is only read from
         return io.BufferedReader(_Received(self), _CHUNK)
@@ -349,7 +364,7 @@ class _Deadlined:
 class _Received(io.RawIOBase):
     """What comes in, as a file."""
 
-    def __init__(self, source: _Deadlined) -> None:
+    def __init__(self, source: _Bounded) -> None:
         self._source = source
 
     def readable(self) -> bool:

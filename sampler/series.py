@@ -11,7 +11,8 @@ from .keys import LONGEST_KEY
 MOST_SERIES = 5000  # kept of one endpoint
 MOST_LABEL_BYTES = 4 << 20  # of their labels together
 MOST_NAMES = 20_000  # of metrics that are remembered as wanted or not
-MOST_UNWANTED = 20_000  # series that are remembered as not wanted; others are judged again at each sample
+MOST_UNWANTED_BYTES = 4 << 20  # of series that are remembered as not wanted; others are judged again at each sample
+LONGEST_LABELS = 4 << 10  # bytes of one series: a filter's `.*x` takes the square of that, and cannot be interrupted
 
 Filters = Sequence[str] | Mapping[str, Mapping[str, str]]
 
@@ -52,7 +53,7 @@ class SeriesTable:
     """From lines to keys, `openmetrics.{endpoint}.{metric}.{n}`: `n` counts the metric's sets of labels as they appear.
 
     Bounded whatever the endpoint sends: `overflow` is called once, when a series is dropped because there are
-    too many. A series that was seen costs one look into a dictionary.
+    too many, or its labels are too long. A series that was seen costs one look into a dictionary.
     """
 
     def __init__(self, endpoint: str, chooser: Chooser, overflow: Callable[[], None]) -> None:
@@ -63,6 +64,7 @@ class SeriesTable:
         self._keys: dict[bytes, str] = {}  # text of a series -> key
         self._kept: set[bytes] = set()  # names of their metrics
         self._unwanted: set[bytes] = set()
+        self._unwanted_bytes = 0
         self._numbers: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
         self._count: dict[str, int] = {}
         self._label_bytes = 0
@@ -98,6 +100,9 @@ class SeriesTable:
     def _admit(self, line: Line) -> str | None:
         if self._full:  # not even looked at: a body of a million series must not cost a million looks
             return None
+        if len(line.labels) > LONGEST_LABELS:
+            self._overflowed()
+            return None
         parsed = parse_labels(line.labels) if line.labels else ("", {})
         if parsed is None:
             self.malformed += 1
@@ -105,7 +110,8 @@ class SeriesTable:
         labels = parsed[1]
         metric = line.name.decode("utf-8", "replace")
         if not self._chooser.keeps(f"{self._endpoint}.{metric}", labels):
-            if len(self._unwanted) < MOST_UNWANTED:
+            self._unwanted_bytes += len(line.series)
+            if self._unwanted_bytes <= MOST_UNWANTED_BYTES:
                 self._unwanted.add(line.series)
             return None
         identity = (metric, frozenset(labels.items()))

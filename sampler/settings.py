@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 LEAST_INTERVAL = 0.1  # s; below it the sampler would disturb what it measures
@@ -107,7 +107,7 @@ class SamplerSettings:
     open_metrics_endpoints: Mapping[str, str] = field(default_factory=dict, repr=False)
     open_metrics_filters: tuple[str, ...] | Mapping[str, Mapping[str, str]] = ()
     open_metrics_http_headers: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict, repr=False)
-    dcgm_exporter: str | None = field(default=None, repr=False)  # URLs and headers may hold a password
+    dcgm_exporter: str | None = field(default=None, repr=False)  # URLs and headers may hold a secret
     dcgm_profiling: bool = False
     powermetrics: bool = False
     coreweave_metadata_base_url: str = COREWEAVE_URL
@@ -135,6 +135,11 @@ class SamplerSettings:
             if not 0 <= seconds <= LONGEST_INTERVAL:
                 raise ValueError(f"interval of probe {probe!r}: {seconds!r} s is not from 0 to {LONGEST_INTERVAL:.0f}")
         object.__setattr__(self, "probe_intervals", intervals)
+
+    def shown(self) -> dict[str, Any]:
+        """Name -> value for JSON, of all that `repr` shows: no secret is among it."""
+        hidden = {each.name for each in fields(self) if not each.repr}
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 def _mapping(name: str, value: Any) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from enum import Enum, auto
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -200,7 +199,7 @@ class HelperRunner(Runner):
             "op": "open",
             "probe": f"{probe.__module__}:{probe.__qualname__}",
             "instance": self.probe.instance,
-            "settings": asdict(settings),
+            "settings": settings.shown(),  # endpoints are asked by threads: no library needs their headers
             "root": self._ctx.root,
             "parent": os.getpid(),
         }

@@ -321,7 +321,11 @@ NUMBER = Kind("a whole number from 1", _whole(1))
 SAMPLES = Kind("a whole number; -1 for all", _whole(-1))
 INTERVALS = Kind("seconds by probe, as `name=30, ...` or a JSON object", _intervals, write=_as_json)
 ADDRESS = Kind("an http(s) URL without a user and a password", _address)
-ENDPOINTS = Kind("http(s) URLs by name, as `name=URL, ...` or a JSON object", _endpoints, write=_as_json)
+ENDPOINTS = Kind(
+    "http(s) URLs by name, without a user and a password, as `name=URL, ...` or a JSON object",
+    _endpoints,
+    write=_as_json,
+)
 HEADERS = Kind("texts by header, and these by endpoint, as a JSON object", _headers, write=_hidden, secret=True)
 FILTERS = Kind("patterns, or as a JSON object patterns of labels' values by label by pattern", _filters, write=_as_json)
 RESUME = Kind("allow, must, never, auto, true (auto) or false", _resume, write=lambda mode: mode or "false")

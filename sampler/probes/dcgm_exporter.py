@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LONGEST_ANSWER = 4 << 20  # bytes; a thousand devices have half of that
 MOST_SERIES = 5000  # taken of one answer
 MOST_QUERIES = 32
+LONGEST_NAME = 256  # characters of a device, a node
 ANSWERED_WITHIN = 5.0  # s, for each query
 DESCRIBED_WITHIN = 1.0  # s, of the records of the machine, which wait two for all devices
 
@@ -218,7 +219,8 @@ def _entry(entry: Any) -> Series | None:
         labels = {str(label): value for label, value in metric.items() if isinstance(value, str)}
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    return _kept(labels.get("__name__", ""), labels, parse_value(text.encode()) if isinstance(text, str) else None)
+    value = parse_value(text.encode("utf-8", "replace")) if isinstance(text, str) else None
+    return _kept(labels.get("__name__", ""), labels, value)
 
 
 def read_exposition(body: bytes) -> list[Series]:
@@ -266,7 +268,7 @@ def key_of(series: Series) -> str | None:
     instance = series.labels.get("GPU_I_ID", "")
     part = f"mig.{instance}." if field.divisible and re.fullmatch("[0-9]{1,4}", instance) else ""
     node = node_of(series.labels)
-    if not node.isprintable():
+    if not node.isprintable() or len(node) > LONGEST_NAME:
         return None
     return f"gpu.{index}.{part}{field.key}" + (f"/l:{node}" if node else "")
 
@@ -279,10 +281,15 @@ def describe(found: Iterable[Series]) -> dict[str, Any]:
         labels = series.labels
         index = index_of(labels)
         uuid, model = labels.get("UUID") or labels.get("uuid"), labels.get("modelName")
-        if index is not None and uuid and model:
+        if index is not None and uuid and model and _is_name(uuid) and _is_name(model):
             nodes.add(node_of(labels))
             devices.setdefault(index, {"name": model, "uuid": uuid})
     if not devices or len(nodes) > 1:
         return {}
     listed = [devices[index] for index in sorted(devices, key=int)]
     return {"gpu_type": listed[0]["name"], "gpu_count": len(listed), "gpu_nvidia": listed}
+
+
+def _is_name(text: str) -> bool:
+    """Whether a record may hold it: neither long nor with characters that are none."""
+    return len(text) <= LONGEST_NAME and text.isprintable()

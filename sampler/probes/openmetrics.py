@@ -28,11 +28,14 @@ def is_blank(metric: bytes, value: float) -> bool:
 
 
 def headers_for(settings: SamplerSettings, name: str) -> dict[str, str]:
-    """What is sent to the endpoint `name`: the headers for all, and those given for it alone, which come first."""
+    """What is sent to the endpoint `name`: the headers for all, but where it has one of its own, in any case."""
     given = settings.open_metrics_http_headers
     shared = {header: value for header, value in given.items() if not isinstance(value, Mapping)}
     own = given.get(name)
-    return {**shared, **own} if isinstance(own, Mapping) else shared
+    if not isinstance(own, Mapping):
+        return shared
+    replaced = {header.lower() for header in own}
+    return {**{header: value for header, value in shared.items() if header.lower() not in replaced}, **own}
 
 
 class NoMetricsError(Exception):
@@ -116,7 +119,7 @@ class OpenMetricsProbe(Probe):
 
     def _overflow(self) -> None:
         self.notices.append(
-            f"it has more than {MOST_SERIES} series, or too long ones: those that came later are left out;"
+            f"it has more than {MOST_SERIES} series, or too long labels: what goes beyond that is left out;"
             " open_metrics_filters choose"
         )
 

@@ -78,3 +78,4 @@ def test_a_server_that_refuses_costs_nothing_else(machine, server):
 def test_lines_that_are_none():
     """Whatever else stands there is passed over."""
     assert read_metadata("no colon\nregion:\ncluster_name: a:b\nother: x\n") == {"cluster_name": "a:b"}
+    assert read_metadata(f"region: a\x1b[2J\ncluster_name: {'x' * 257}\norg_id: o\n") == {"org_id": "o"}

@@ -118,16 +118,12 @@ def test_an_answer_and_what_was_asked(serve):
     ]
 
 
-def test_name_and_password_of_a_url_are_basic_authentication(serve):
-    """They travel as a header, not in the request line, unless a header is given; no repr shows them."""
-    server = serve(complete(b""))
-    url = server.url.replace("//", "//anna:p%40ss@")
-    assert repr(Endpoint(url)) == f"Endpoint(http://127.0.0.1:{server.port})"
-    Endpoint(url).get()
-    Endpoint(url, {"authorization": "Bearer x"}).get()
-    assert b"Authorization: Basic YW5uYTpwQHNz\r\n" in server.requests[0]
-    assert b"p@ss" not in server.requests[0]
-    assert b"Basic" not in server.requests[1]
+@pytest.mark.parametrize("user", ["anna:tell-nobody", "tell-nobody", ":tell-nobody", "tell-nobody%40x", ""])
+def test_a_url_with_a_user_or_a_password_is_refused(user):
+    """URLs are shown to people; the error says where credentials go, and shows none."""
+    with pytest.raises(AddressError, match=r"^its URL holds a user or a password: give a header Author") as caught:
+        Endpoint(f"http://{user}@host/")
+    assert "tell-nobody" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 tell-nobody", "404 Not Found", "503 x", "204 No Content"])
@@ -278,6 +274,70 @@ def test_what_is_too_large(serve):
     assert Endpoint(serve(complete(b"x" * 4999)).url).get(longest=4999).body == b"x" * 4999
 
 
+FRAMES = {
+    "a chunk of -1 bytes": (answer(b"-1\r\n", Transfer_Encoding="chunked"), b"x" * 60000),
+    "trailers": (answer(b"0\r\n", Transfer_Encoding="chunked"), b"A: b\r\n" * 9000),
+    "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 2000),
+    "extensions": (answer(b"", Transfer_Encoding="chunked"), (b"1;" + b"x" * 3000 + b"\r\ny\r\n") * 20),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_frame_without_end(serve, frame):
+    """What is no body is bounded, too: neither memory nor the time until the deadline is the server's to take."""
+    head, piece = FRAMES[frame]
+
+    def flood(connection):
+        connection.sendall(head)
+        with contextlib.suppress(OSError):
+            while True:
+                connection.sendall(piece)
+
+    assert fails(serve(flood), TooLargeError, within=20.0, longest=1 << 16) == "the answer has no end"
+
+
+def test_small_chunks_of_a_body_of_any_size(serve):
+    """The bound of the frame is for what no server sends: a chunk per line stays far within it."""
+    chunks = b"8\r\nabcdefg\n\r\n" * 4000 + b"0\r\n\r\n"
+    server = serve(answer(chunks, Transfer_Encoding="chunked"))
+    assert len(Endpoint(server.url).get(longest=32000).body) == 32000
+
+
+def test_gzip_in_many_pieces_is_not_unpacked(serve):
+    """Each piece costs a copy of the rest: of 800,000 in one answer the time would be hours."""
+    empty = gzip.compress(b"")
+    assert Endpoint(serve(complete(empty * 64, Content_Encoding="gzip")).url).get().body == b""
+    assert fails(serve(complete(empty * 65, Content_Encoding="gzip")), GarbledError) == "packed in more than 64 pieces"
+
+
+def addresses(monkeypatch, *found, first=socket.AF_INET):
+    """Names have these addresses, the first one of another family if need be."""
+    families = [first, *(socket.AF_INET for _ in found[1:])]
+    known = [(family, socket.SOCK_STREAM, 0, "", address) for family, address in zip(families, found, strict=True)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: known)
+
+
+def test_the_next_address_of_a_name_is_tried_in_time(monkeypatch, serve):
+    """One that swallows all, as a broken IPv6 route does, leaves its share of the time to the next."""
+    server = serve(complete(b"a 1\n"))
+    with socket.socket() as mute, contextlib.ExitStack() as waiting:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen(0)
+        for _ in range(4):  # fills the backlog
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(mute.getsockname())
+        addresses(monkeypatch, mute.getsockname(), ("127.0.0.1", server.port))
+        assert Endpoint("http://two.invalid/").get(connect_within=1.0).body == b"a 1\n"
+
+
+def test_a_family_of_addresses_that_the_system_lacks(monkeypatch, serve):
+    """`localhost` may have an address of version six where there is none: the other one is tried."""
+    server = serve(complete(b"a 1\n"))
+    addresses(monkeypatch, ("::1", 80), ("127.0.0.1", server.port), first=9999)
+    assert Endpoint("http://localhost/").get().body == b"a 1\n"
+
+
 def test_certificates_are_checked(serve, tmp_path):
     """A certificate is refused unless one of the usual variables names it; then the name has to be right, too."""
     context, certificate = server_context(tmp_path)
@@ -358,3 +418,13 @@ def test_version_six():
     except OSError:
         pytest.skip("no IPv6 here")
     assert f"Host: [::1]:{port}\r\n".encode() in got[0]
+
+
+def test_version_six_by_an_interface(monkeypatch, serve):
+    """It is written `%25` in a URL, looked up as `%`, and told to no server."""
+    server = serve(complete(b"a 1\n"))
+    endpoint = Endpoint(f"http://[fe80::1%25Eth0]:{server.port}/")
+    assert repr(endpoint) == f"Endpoint(http://fe80::1%Eth0:{server.port})"
+    addresses(monkeypatch, ("127.0.0.1", server.port))
+    assert endpoint.get().body == b"a 1\n"
+    assert f"Host: [fe80::1]:{server.port}\r\n".encode() in server.requests[0]

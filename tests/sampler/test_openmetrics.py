@@ -180,7 +180,7 @@ def test_headers_go_where_they_are_meant_to():
 def test_headers_are_never_shown():
     """Not in the repr of settings, probe or error, and not in what is told of an endpoint that refuses them."""
     with RawServer(reply(status="401 Unauthorized")) as server:
-        url = server.url.replace("//", f"//user:{SECRET}@")
+        url = f"{server.url}?key={SECRET}"
         settings = SamplerSettings(
             open_metrics_endpoints={"e": url}, open_metrics_http_headers={"Authorization": SECRET}
         )
@@ -250,7 +250,7 @@ def test_labels_and_names_are_bounded(monkeypatch, bound, value):
 
 def test_unwanted_series_are_remembered_within_bounds(monkeypatch):
     """More of them than are remembered are judged again, with the same result."""
-    monkeypatch.setattr(series, "MOST_UNWANTED", 2)
+    monkeypatch.setattr(series, "MOST_UNWANTED_BYTES", 20)
     body = "# TYPE m gauge\n" + "".join(f'm{{i="{i}"}} {i}\n' for i in range(9))
     kept = {"openmetrics.e.m.0": 8.0}
     assert scrape(body, body, open_metrics_filters={"m": {"i": "8"}}) == [kept, kept]
