@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes.nvidia import NvidiaProbe
-from runferry.sampler.probes.nvml_select import Identity, Instance, Named, select, visible
 from support import nvml
 
 
@@ -281,135 +280,11 @@ def test_metadata(gpus, machine):
     }
 
 
-MIGS = (Instance("MIG-c1", 2, 0), Instance("MIG-c2", 7, 0))
-DEVICES = (Identity(0, "GPU-aa11"), Identity(1, "GPU-ab22", MIGS), Identity(2, "GPU-dd33"))
-
-
-@pytest.mark.parametrize(
-    ("ids", "cuda", "chosen"),
-    [
-        (("9" * 5000, "1"), None, [1]),
-        (None, "0", [0, 1, 2]),
-        (("2", "0", "9"), None, [0, 2]),
-        (("GPU-ab",), None, [1]),
-        (("GPU-a",), None, []),  # names two
-        (("visible",), None, [0, 1, 2]),
-        (("visible",), "2,1", [1, 2]),
-        (("visible",), "1,-1,2", [1]),  # CUDA stops at the first invalid entry
-        (("visible",), "NoDevFiles", []),
-        (("visible",), "", []),
-        (("visible",), "MIG-c2", [1]),
-        (("MIG-c1", "0"), None, [0, 1]),
-    ],
-)
-def test_selection(ids, cuda, chosen):
-    """Indices, UUIDs or their beginnings, and CUDA's own rule for CUDA_VISIBLE_DEVICES; keys keep the NVML index."""
-    assert select(ids, DEVICES, {} if cuda is None else {"CUDA_VISIBLE_DEVICES": cuda}) == chosen
-
-
-@pytest.mark.parametrize(
-    ("cuda", "seen"),
-    [
-        ("2,0", [Named(2), Named(0)]),
-        ("GPU-dd, GPU-aa", [Named(2), Named(0)]),
-        ("2,GPU-aa", [Named(2)]),  # one kind only
-        ("GPU-aa,2", [Named(0)]),
-        ("MIG-c1,GPU-aa", [Named(1, "MIG-c1")]),
-        ("1,0,1", []),  # named twice: CUDA takes none
-        ("GPU-aa,GPU-aa11", []),
-        ("1,-1,1", [Named(1)]),  # what is behind an invalid entry does not count
-        ("1x, 0", [Named(1), Named(0)]),  # read as C does
-        ("9" * 5000, []),
-        ("-1", []),
-        (",0", []),
-        ("MIG-c2", [Named(1, "MIG-c2")]),
-        ("MIG-c", []),  # names two
-        ("MIG-GPU-ab22/7/0", [Named(1, "MIG-c2")]),  # as drivers before R470 spelt it
-        ("GPU-zz,0", []),
-    ],
-)
-def test_visible_devices_keep_their_order(cuda, seen):
-    """The process's own order is kept, and a MIG device is told from the device that it is a part of."""
-    assert visible(DEVICES, {"CUDA_VISIBLE_DEVICES": cuda}) == seen
-
-
-def test_ids_that_name_nothing_are_told(gpus):
-    """What was asked for and is not here is told to the user; the others are sampled."""
-    probe = gpus("nvml-h100x2.json", gpu_device_ids=("1", "GPU-zz", "GPU-"))
-    assert {key[:6] for key in probe.next()} == {"gpu.1."}
-    assert [notice.split()[1] for notice in probe.probe.notices] == ["'GPU-zz'", "'GPU-'"]
-    probe = gpus("nvml-h100x2.json", gpu_device_ids=("visible",))
-    probe.next()
-    assert list(probe.probe.notices) == []
-
-
-def test_device_keeps_its_number_when_others_move_up(gpus):
-    """When the library is initialised anew without a lost device, no key goes over to another device."""
-    probe = gpus("nvml-h100x2.json", script=[fault("nvmlDeviceGetTemperature", "UNINITIALIZED", call=2, device=1)])
-    probe.next()
-    probe.next()
-    devices = probe.probe._nvml.data["devices"]
-    gone = devices.pop(0)
-    values = probe.next()
-    assert of(values, "gpu.0.") == {"lost": 1}
-    assert values["gpu.1.temp"] == 62.0
-    devices.append(gone)  # back, behind the other
-    assert "gpu.0.lost" in probe.next(after=59)
-    back = probe.next(after=2)
-    assert (back["gpu.0.temp"], back["gpu.1.temp"]) == (61.0, 62.0)
-    assert "gpu.0.lost" not in back
-
-
-def test_lost_device_stays_lost_until_it_answers(gpus):
-    """A failure while it is asked again is no answer."""
-    script = [
-        fault("nvmlDeviceGetTemperature", "GPU_IS_LOST", call=1, device=1),
-        fault("nvmlDeviceGetHandleByIndex", "UNKNOWN", call=4, device=1),
-    ]
-    probe = gpus("nvml-h100x2.json", script=script)
-    told = [probe.next(after=61).get("gpu.1.lost") for _ in range(3)]
-    assert told == [1, 1, None]
-
-
 def test_device_without_uuid_is_sampled_by_its_number(gpus, fixture_json):
     """A device that cannot tell who it is has all other values."""
     data = fixture_json("nvml-h100x2.json")
     del data["devices"][1]["uuid"]
     assert gpus(data).next()["gpu.1.temp"] == 62.0
-
-
-@pytest.mark.parametrize("error", ["LIB_RM_VERSION_MISMATCH", "DRIVER_NOT_LOADED"])
-def test_driver_that_is_replaced_in_the_middle(gpus, error):
-    """While the driver is away that is the probe's error; when it is back the library begins anew."""
-    script = [
-        fault("nvmlDeviceGetTemperature", error, call=2),
-        {"fn": "nvmlInit", "call": 2, "raise": f"NVML_ERROR_{error}"},
-        fault("nvmlDeviceGetHandleByIndex", "UNINITIALIZED", call=4),
-    ]
-    probe = gpus("nvml-h100x2.json", script=script)
-    probe.next()
-    with pytest.raises(Exception, match=error):
-        probe.next()
-    assert "gpu.0.temp" not in probe.next()
-    assert "gpu.0.temp" in probe.next()
-    assert probe.probe._nvml.calls["nvmlShutdown", None] == 2
-
-
-def test_blank_values_are_left_out(gpus, fixture_json):
-    """All ones is how the library says that a value is not available, wherever it stands; shares above 100 % are told."""
-    data = fixture_json("nvml-h100x2.json")
-    blank, first = 2**32 - 1, data["devices"][0]
-    first |= {"power_mw": blank, "energy_mj": 2**64 - 1, "temperature": blank, "fan": [blank], "encoder": [blank, 0]}
-    first["utilization"] = {"gpu": blank, "memory": 130}
-    first["memory_v2"] = {"total": 2**64 - 1, "used": 2**64 - 1, "free": 0, "reserved": 0}
-    first["clocks"]["sm"] = blank
-    data["devices"][1]["utilization"] = {"gpu": 101, "memory": blank}
-    values = gpus(data).next()
-    told = {"memory", "memoryClock", "graphicsClock", "correctedMemoryErrors", "uncorrectedMemoryErrors"}
-    assert set(of(values, "gpu.0.")) == told | {"unCorrectedMemoryErrors"}
-    assert values["gpu.0.memory"] == 130
-    assert values["gpu.1.gpu"] == 101.0
-    assert "gpu.1.memory" not in values
 
 
 def test_instance_that_does_not_answer_now_costs_nothing_for_long(gpus):
