@@ -17,6 +17,7 @@ from .cgroup import find_limits, logical_cpus, read_meminfo
 from .context import Context
 from .environment import context_facts, host_facts
 from .gathering import Gathering
+from .interpreter import interpreter
 from .machine import limits_told, machine_facts
 from .probe import Probe, ProbeUnavailableError, Tier, Values
 from .settings import SamplerSettings
@@ -264,8 +265,8 @@ def _limits(ctx: Context) -> dict[str, Any]:
 def _warnings(ctx: Context, folder: str) -> list[str]:
     """What makes metrics less than they could be, or will stop a run, and what to do about it."""
     found = []
-    if not sys.executable:
-        found.append("no helper process can be started, so there are no GPUs: sys.executable is empty")
+    if interpreter() is None:
+        found.append(f"no helper process can be started, so there are no GPUs: sys.executable is {sys.executable!r}")
     if any(line.partition(" - ")[2].startswith("proc ") and "hidepid=" in line for line in _mount_lines(ctx)):
         found.append("/proc hides the processes of others (hidepid): of other users' processes nothing is known")
     if ctx.exists(_SHM):

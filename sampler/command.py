@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .context import Context
+from .interpreter import interpreter
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 5.0, 300.0  # s before a child that ended is started again
 ERROR_TAIL = 400  # bytes of standard error that are kept
@@ -129,8 +130,16 @@ class LineChild:
             return
         self._error_tail = bytearray()
         self._child = child
-        self._reader = threading.Thread(target=self._read, args=(child, self._error_tail), name="lines", daemon=True)
-        self._reader.start()
+        reader = threading.Thread(target=self._read, args=(child, self._error_tail), name="lines", daemon=True)
+        try:
+            reader.start()
+        except RuntimeError as error:  # the system's bound of threads
+            self._child = None
+            _end(self._ctx, child)
+            _Pipes(child).close()
+            self._fail(now, f"nobody can read what {self.argv[0]} prints: {error}")
+        else:
+            self._reader = reader
 
     def _read(self, child: subprocess.Popen[bytes], errors: bytearray) -> None:
         pending = bytearray()
@@ -242,10 +251,10 @@ def _spawn(ctx: Context, argv: Sequence[str]) -> subprocess.Popen[bytes]:
 def _guarded(argv: Sequence[str]) -> list[str]:
     """The command that runs `argv` until this process dies; `argv` itself where there is none."""
     program = shutil.which(argv[0])
-    python = os.path.basename(sys.executable or "").startswith("python")  # noqa: PTH119 - no program that embeds it
-    if program is None or not python or not sys.platform.startswith("linux"):
+    python = interpreter()
+    if program is None or python is None or not sys.platform.startswith("linux"):
         return list(argv)
-    return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), program, *argv[1:]]
+    return [python, "-I", "-S", "-c", _GUARD, str(os.getpid()), program, *argv[1:]]
 
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:

@@ -33,6 +33,7 @@ class Context:
         self.closing = threading.Event()  # set when a call that still waits is no longer wanted
         self._prefix = root.rstrip("/")
         self._processes: proctree.Snapshot | None = None
+        self._root: proctree.Key | None = None  # the monitored process, once it was seen
         self._limits: cgroup.Limits | None = None
         self._limits_tick = 0
 
@@ -95,7 +96,11 @@ class Context:
         """The monitored processes, read once per tick."""
         if self._processes is None:
             settings = self.settings
-            self._processes = proctree.snapshot(self, settings.pid, tree=settings.process_tree, own=self.own_pids)
+            found = proctree.snapshot(self, settings.pid, tree=settings.process_tree, own=self.own_pids)
+            root = next((process.key for process in found.counted if process.pid == settings.pid), None)
+            self._root = self._root or root
+            reused = root is not None and root != self._root  # its number has become another's
+            self._processes = found._replace(counted=[]) if reused else found
         return self._processes
 
     def limits(self) -> cgroup.Limits:

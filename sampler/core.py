@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
@@ -20,8 +21,9 @@ STOP_WITHIN = 2.0  # s, for the last sample and for closing all probes
 
 
 def warn_on_stderr(message: str) -> None:
-    """One line on standard error."""
-    sys.stderr.write(f"runferry sampler: {message}\n")
+    """One line on standard error, if there is any."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # none, a broken pipe, closed
+        sys.stderr.write(f"runferry sampler: {message}\n")
 
 
 def next_deadline(started: float, interval: float, now: float) -> float:
@@ -56,6 +58,7 @@ class Sampler:
         self._silent = False  # nothing is emitted once `stop` has returned
         self._thread: threading.Thread | None = None
         self._inert = False
+        self._failed = False  # whether a tick has been told to have failed
         self.loading = False
         """Whether the thread may be importing the probes of other packages: not a moment to fork."""
         _alive.add(self)
@@ -84,7 +87,7 @@ class Sampler:
         self._thread.join(STOP_WITHIN * 0.75)
         if self._thread.is_alive():  # a read of /proc or /sys hangs: leave the thread, but no child process
             self._silent = True
-            self._warn("a system file does not answer; the last sample is missing")
+            self._warn("a system file, or a probe of another package, does not answer; the last sample is missing")
             self._engine.close(STOP_WITHIN * 0.25)
         self._silent = True
 
@@ -114,25 +117,34 @@ class Sampler:
         try:
             started = self._clock.monotonic()
             self._engine.open()
-            self._engine.tick(grace=SHORT_GRACE)
+            self._tick(SHORT_GRACE)
             self._asked.set()
-            self._engine.open_third_party()
+            if not self._stopping.is_set():
+                self._engine.open_third_party()
             self.loading = False
             if self._engine.settle(min(self._interval / 2, DEVICES_WITHIN)) and not self._stopping.is_set():
-                self._engine.tick()
+                self._tick()
             while True:
                 now = self._clock.monotonic()
                 if self._clock.wait(self._stopping, next_deadline(started, self._interval, now) - now):
                     break
                 if not self._paused:
-                    self._engine.tick()
-            self._engine.tick(grace=SHORT_GRACE)
+                    self._tick()
+            self._tick(SHORT_GRACE)
         except Exception as error:  # a fault of ours must not show as a traceback in the middle of a training
             self._warn(f"sampling has ended: {error!r}")
         finally:
             self.loading = False
             self._asked.set()
             self._engine.close(STOP_WITHIN * 0.5)
+
+    def _tick(self, grace: float | None = None) -> None:
+        try:
+            self._engine.tick(grace=grace)
+        except Exception as error:  # no memory at this moment, a fault of ours: the next may succeed
+            if not self._failed:
+                self._warn(f"a sample is missing, and others may be: {error!r}")
+            self._failed = True
 
     def _become_inert(self) -> None:
         # No lock may be taken here: the thread that held it at the fork does not exist in the child.

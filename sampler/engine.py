@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ OVERRUN = (
     0.5  # s; an inline probe that takes longer twice is moved to a thread. Waiting for a busy interpreter counts too
 )
 LONGEST_GRACE = 1.0  # s
-LEAST_CLOSE = 0.05  # s, for each probe, however long the others took
+LEAST_CLOSE = 0.05  # s, for each child process to be killed, however long the others took
 SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
 
 _TEST = "tests/sampler/test_engine.py::test_self_metrics"
@@ -110,15 +111,17 @@ class Engine:
 
     def _start(self, probes: Iterable[Probe]) -> None:
         for probe in probes:
+            label = type(probe).__name__  # of one that has no name
             try:
+                label = probe.label
                 reason = probe.discover(self._ctx)
                 if reason is None:
                     self.runners.append(self._runner(probe))
                 else:
-                    self.absent[probe.label] = reason
+                    self.absent[label] = reason
             except Exception as error:  # the other probes go on without it
-                self.absent[probe.label] = repr(error)
-                self._warn(f"probe {probe.label} is left out: {error!r}")
+                self.absent[label] = repr(error)
+                self._warn(f"probe {label} is left out: {error!r}")
 
     def _runner(self, probe: Probe) -> Runner:
         if probe.tier is Tier.INLINE:
@@ -210,7 +213,8 @@ class Engine:
             if isinstance(runner, InlineRunner) and runner.stats.duration > OVERRUN:
                 runner.overruns += 1
                 if runner.overruns > 1:
-                    self.runners[index] = self._moved_to_thread(runner)
+                    with contextlib.suppress(RuntimeError):  # the system's bound of threads: it stays
+                        self.runners[index] = self._moved_to_thread(runner)
 
     def _told_as_stall(self, runner: Runner) -> bool:
         """Whether the last error only ended a call that was said to hang, such as by a timeout of its own."""
@@ -259,17 +263,24 @@ class Engine:
 
     def legend(self) -> dict[str, dict[str, str]]:
         """Key in the record -> its labels, of the keys of which only a number tells them; from any thread."""
-        found = {key: labels for runner in list(self.runners) for key, labels in runner.probe.legend().items()}
+        found: dict[str, dict[str, str]] = {}
+        for runner in list(self.runners):
+            try:
+                found.update(runner.probe.legend())
+            except Exception as error:  # code of others: it runs while a sample is handed over
+                self._warn_once(f"legend {runner.probe.label}", f"probe {runner.probe.label} does not tell: {error!r}")
         return {final: labels for key, labels in found.items() if (final := self._keys.final(key)) is not None}
 
     def close(self, timeout: float) -> None:
         """Close every probe within `timeout` s in all: child processes first, since a thread may be left behind."""
-        deadline = self._clock.monotonic() + timeout
+        begun = self._clock.monotonic()
         for runner in self.runners:
             runner.dismiss()
         for runner in sorted(self.runners, key=lambda runner: -runner.probe.tier):
+            helper = runner.probe.tier is Tier.HELPER
+            left = begun + timeout * (0.5 if helper else 1.0) - self._clock.monotonic()
             try:
-                runner.close(max(LEAST_CLOSE, deadline - self._clock.monotonic()))
+                runner.close(max(LEAST_CLOSE if helper else 0.0, left))
             except Exception as error:  # the others are to be closed too
                 self._warn_once(f"close {runner.probe.label}", f"probe {runner.probe.label} did not close: {error!r}")
 
@@ -277,3 +288,4 @@ class Engine:
         """In a forked child: see `Runner.forget`."""
         for runner in self.runners:
             runner.forget()
+        self._ctx.own_pids.clear()  # the parent's; their numbers may become those of processes that count

@@ -6,6 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 
 LONGEST_KEY = 256  # bytes of UTF-8, label included
+_LARGEST = 1 << 64  # no counter goes beyond; the text of an integer can be as long as memory
+
+
+def _is_finite(value: float) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else abs(value) <= _LARGEST
 
 
 class KeyTable:
@@ -24,7 +29,7 @@ class KeyTable:
         for key, value in values.items():
             if isinstance(value, bool):
                 value = int(value)  # noqa: PLW2901 - the same value, as JSON wants it
-            if not isinstance(value, (int, float)) or (isinstance(value, float) and not math.isfinite(value)):
+            if not isinstance(value, (int, float)) or not _is_finite(value):
                 continue
             final = self._known.get(key) or self._admit(key)
             if final is not None:
@@ -35,7 +40,10 @@ class KeyTable:
         """What stands in the record for a key of a probe; None if it was not admitted, or not yet."""
         return self._known.get(key)
 
-    def _admit(self, key: str) -> str | None:
+    def _admit(self, key: object) -> str | None:
+        if not isinstance(key, str) or not key:
+            self._once("text", f"metric keys that are no text, or empty, are dropped, the first is {key!r}")
+            return None
         final = key + self._suffix
         if len(final.encode("utf-8", "surrogatepass")) > LONGEST_KEY:
             self._once("long", f"metric keys over {LONGEST_KEY} bytes are dropped, the first is {key[:64]!r}...")

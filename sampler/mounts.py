@@ -90,20 +90,25 @@ def disks_of(ctx: Context, mount: Mount, names: Collection[str]) -> set[str]:
     target = ctx.link(f"/sys/dev/block/{mount.device}")
     name = target.rpartition("/")[2] if target else ""
     if not name and mount.source.startswith("/dev/"):  # btrfs mounts have a device number of their own
-        name = (ctx.link(mount.source) or mount.source).rpartition("/")[2]
+        linked = ctx.link(mount.source)
+        name = linked.rpartition("/")[2] if linked else mount.source.removeprefix("/dev/").replace("/", "!")
     return _bottom(ctx, name, names, depth=0) if name else set()
 
 
 def _bottom(ctx: Context, name: str, names: Collection[str], depth: int) -> set[str]:
-    """The disks below device `name`: `sda1` -> sda; those below a logical volume, a RAID or an encrypted device."""
+    """The disks below device `name`: `sda1` -> sda; those below a logical volume, a RAID or an encrypted device.
+
+    Folders of /sys have `!` where names have `/`: `cciss!c0d0`.
+    """
+    itself = {name.replace("!", "/")} & set(names)
     if ctx.exists(f"/sys/class/block/{name}/partition"):
         parent = (ctx.link(f"/sys/class/block/{name}") or "").split("/")[-2:-1]
-        return _bottom(ctx, parent[0], names, depth + 1) if parent and depth < _DEEPEST else {name} & set(names)
+        return _bottom(ctx, parent[0], names, depth + 1) if parent and depth < _DEEPEST else itself
     below = ctx.list(f"/sys/class/block/{name}/slaves") if depth < _DEEPEST else []
     found: set[str] = set()
     for each in below:
         found |= _bottom(ctx, each, names, depth + 1)
-    return found or {name} & set(names)  # a container may not see what a device is made of
+    return found or itself  # a container may not see what a device is made of
 
 
 def whole_disks(ctx: Context, names: Iterable[str]) -> set[str]:
@@ -111,5 +116,6 @@ def whole_disks(ctx: Context, names: Iterable[str]) -> set[str]:
     return {
         name
         for name in names
-        if not name.startswith(_VIRTUAL_DEVICES) and not ctx.exists(f"/sys/class/block/{name}/partition")
+        if not name.startswith(_VIRTUAL_DEVICES)
+        and not ctx.exists(f"/sys/class/block/{name.replace('/', '!')}/partition")
     }

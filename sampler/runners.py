@@ -19,6 +19,11 @@ def answer_within(interval: float) -> float:
     return min(max(interval, LEAST_DEADLINE), LONGEST_DEADLINE)
 
 
+def true_for(interval: float) -> float:
+    """How old values may become: whatever is dropped for its age was said to hang before."""
+    return 2 * max(interval, LEAST_DEADLINE)
+
+
 class Runner:
     """What the scheduler asks of a probe, wherever it runs. None of these may block.
 
@@ -109,6 +114,14 @@ def open_probe(runner: Runner, ctx: Context) -> bool:
     return runner.reason is None
 
 
+def sample_or_open(runner: Runner, ctx: Context) -> Values:
+    """Sample; a probe whose opening failed for no reason that lasts is opened first."""
+    if runner.broken:
+        runner.reason, runner.broken = None, False
+        open_probe(runner, ctx)
+    return sample_once(runner, ctx) if runner.reason is None else {}
+
+
 class InlineRunner(Runner):
     """On the scheduler's thread, with its context; `opened` once `open_probe` succeeded."""
 
@@ -123,10 +136,7 @@ class InlineRunner(Runner):
         """Sample right away; a probe that could not be opened is tried again."""
         if not self.due(now):
             return False
-        if self.broken:
-            self.reason, self.broken = None, False
-            open_probe(self, self._ctx)
-        self._values = sample_once(self, self._ctx) if self.reason is None else {}
+        self._values = sample_or_open(self, self._ctx)
         return True
 
     def take(self, now: float) -> Values:  # noqa: ARG002 - the port's
@@ -140,7 +150,7 @@ class InlineRunner(Runner):
 
 
 class ThreadRunner(Runner):
-    """On a daemon thread. `ready` is notified when an answer arrives; values older than two periods are dropped."""
+    """On a daemon thread. `ready` is notified when an answer arrives; values that are too old are dropped."""
 
     def __init__(self, probe: Probe, ctx: Context, ready: threading.Condition, *, opened: bool = False) -> None:
         super().__init__(probe, ctx.settings)
@@ -152,33 +162,36 @@ class ThreadRunner(Runner):
         self._ended = False
         self._work = threading.Event()
         self._opened = opened
+        self._unclosed: Exception | None = None  # what closing the probe raised
         self._thread = threading.Thread(target=self._run, name=f"runferry-{probe.label}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        if self._open():
-            while self._wait_for_work():
-                with self._ready:
-                    asked = self._asked
-                if asked is None:
-                    continue
-                self._ctx.begin(asked)
-                values = sample_once(self, self._ctx)
-                with self._ready:
-                    self._values, self._values_from, self._asked = values, asked, None
-                    self._ready.notify_all()
-        self.probe.close()
+        self._open()
+        while (self.reason is None or self.broken) and self._wait_for_work():
+            with self._ready:
+                asked = self._asked
+            if asked is None:
+                continue
+            self._ctx.begin(asked)
+            values = sample_or_open(self, self._ctx)
+            with self._ready:
+                self._values, self._values_from, self._asked = values, asked, None
+                self._ready.notify_all()
+        try:
+            self.probe.close()
+        except Exception as error:  # told by `close`: a traceback has no place in a training's output
+            self._unclosed = error
         with self._ready:
             self._asked, self._ended = None, True
             self._ready.notify_all()
 
-    def _open(self) -> bool:
+    def _open(self) -> None:
         if not self._opened:
             open_probe(self, self._ctx)
             with self._ready:
                 self._opened = True
                 self._ready.notify_all()
-        return self.reason is None
 
     def _wait_for_work(self) -> bool:
         self._work.wait()
@@ -215,7 +228,7 @@ class ThreadRunner(Runner):
         with self._ready:
             values, self._values = self._values, {}
             self.asked_at = self._values_from
-            return values if now - self._values_from <= 2 * self.period else {}
+            return values if now - self._values_from <= true_for(self.period) else {}
 
     def dismiss(self) -> None:
         """Ask the thread to end; a program that it waits for is ended."""
@@ -228,3 +241,5 @@ class ThreadRunner(Runner):
         """Wait for the thread's end; one that hangs in a call is abandoned (it is a daemon)."""
         self.dismiss()
         self._thread.join(timeout)
+        if self._unclosed is not None:
+            raise self._unclosed

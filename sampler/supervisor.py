@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from .context import Context
+from .interpreter import interpreter
 from .probe import Probe, Values
-from .runners import Runner, answer_within
+from .runners import Runner, answer_within, true_for
 
 KILL_AFTER = 30.0  # s without the answer to a sample
 KILL_OPENING_AFTER = 120.0  # s; the first start of a driver that nobody keeps loaded takes long
@@ -47,8 +48,9 @@ def spawn_helper() -> Child:
     Raises:
         OSError: no interpreter to start.
     """
-    if not sys.executable:
-        raise FileNotFoundError("this interpreter does not know its own program (sys.executable)")
+    python = interpreter()
+    if python is None:
+        raise FileNotFoundError(f"sys.executable is {sys.executable!r}, which is no Python")
     # The working folder is not on the path: a user's `json.py` must not become the helper's.
     environ = {**os.environ, "PYTHONSAFEPATH": "1"}
     if "PYTHONPATH" in environ:
@@ -56,7 +58,7 @@ def spawn_helper() -> Child:
         absolute = [str(Path(part).absolute()) for part in parts if part]
         environ["PYTHONPATH"] = os.pathsep.join(absolute)
     return subprocess.Popen(  # noqa: S603 - this interpreter, no shell
-        [sys.executable, "-m", f"{__package__}.helper"],
+        [python, "-m", f"{__package__}.helper"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -137,7 +139,7 @@ class HelperRunner(Runner):
         with self._ready:
             values, self._values = self._values, {}
             self.asked_at = self._values_from
-            return values if now - self._values_from <= 2 * self.period else {}
+            return values if now - self._values_from <= true_for(self.period) else {}
 
     def metadata(self) -> dict[str, Any]:
         """What the probe in the helper knows about its devices; empty until it has opened."""
@@ -181,6 +183,9 @@ class HelperRunner(Runner):
         _close(child.stdin)
         self._ctx.own_pids.discard(child.pid)
         self._child, self._state = None, State.ABSENT
+        self._put_off(now)
+
+    def _put_off(self, now: float) -> None:
         self._start_at = now + self._backoff
         self._backoff = min(2 * self._backoff, LONGEST_BACKOFF)
 
@@ -189,11 +194,18 @@ class HelperRunner(Runner):
             child = self._spawn()
         except (OSError, ValueError) as error:  # no memory, no processes left, no interpreter
             self._note_error(f"helper process cannot be started: {error}")
-            self._start_at = now + self._backoff
-            self._backoff = min(2 * self._backoff, LONGEST_BACKOFF)
+            self._put_off(now)
             return
         self._child = child
         self._ctx.own_pids.add(child.pid)
+        name = f"runferry-{self.probe.label}"
+        try:
+            threading.Thread(target=self._read_answers, args=(child,), name=name, daemon=True).start()
+        except RuntimeError as error:  # the system's bound of threads
+            self._note_error(f"nobody can read what the helper process answers: {error}")
+            _close(child.stdout)
+            self._kill(child)
+            return
         probe, settings = type(self.probe), self._ctx.settings
         request = {
             "op": "open",
@@ -203,9 +215,6 @@ class HelperRunner(Runner):
             "root": self._ctx.root,
             "parent": os.getpid(),
         }
-        threading.Thread(
-            target=self._read_answers, args=(child,), name=f"runferry-{self.probe.label}", daemon=True
-        ).start()
         self._send(now, State.OPENING, request)
 
     def _send(self, now: float, state: State, request: dict[str, Any]) -> None:

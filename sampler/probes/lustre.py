@@ -12,9 +12,13 @@ from ..tables import whole
 from .extended import ExtendedProbe
 
 _FOLDERS = ("/proc/fs/lustre/llite", "/sys/kernel/debug/lustre/llite")  # from 2.13 on in debugfs, for root only
-_DATA = {"readRate": "read_bytes", "writeRate": "write_bytes"}
-_NO_METADATA = ("read", "write", "brw", "osc", "mmap", "page_fault", "page_mkwrite", "fault", "seek")
-"""Beginnings of what moves or looks at data."""
+_DATA = ("read_bytes", "write_bytes")
+_METADATA = (
+    *("open", "close", "create", "mknod", "link", "unlink", "symlink", "rename", "mkdir", "rmdir", "truncate"),
+    *("getattr", "setattr", "getxattr", "setxattr", "listxattr", "removexattr", "readdir", "statfs", "flock"),
+)
+"""Calls that ask the metadata server. Others move data, ask nobody, or count such a call once more (opencount)."""
+_KEYS = {"read_bytes": "readRate", "write_bytes": "writeRate"} | dict.fromkeys(_METADATA, "metadataRate")
 _SUM = 6  # column: of a line `name 12000 samples [bytes] least most sum`
 
 
@@ -31,7 +35,7 @@ def read_stats(text: str | None) -> dict[str, int]:
         fields = line.split()
         if len(fields) < 3 or fields[2] != "samples":
             continue
-        column = _SUM if fields[0] in _DATA.values() else 1
+        column = _SUM if fields[0] in _DATA else 1
         number = whole(fields[column]) if len(fields) > column else None
         if number is not None:
             found[fields[0]] = number
@@ -68,8 +72,8 @@ class LustreProbe(ExtendedProbe):
             for mount in ctx.list(folder):
                 fs = mount.rpartition("-")[0] or mount
                 for name, count in read_stats(ctx.read(f"{folder}/{mount}/stats")).items():
-                    key = next((key for key, file in _DATA.items() if file == name), "metadataRate")
-                    rate = self._rises.per_second((mount, name), count, ctx.now)
-                    if rate is not None and (key in _DATA or not name.startswith(_NO_METADATA)):
+                    key = _KEYS.get(name)
+                    rate = self._rises.per_second((mount, name), count, ctx.now) if key is not None else None
+                    if rate is not None:
                         rates[f"lustre.{fs}.{key}"] = rates.get(f"lustre.{fs}.{key}", 0) + rate
         out.update(rates)

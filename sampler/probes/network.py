@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Probe, Values
-from ..rates import Rises, Totals
+from ..rates import Counter, Rises, Totals
 from ..tables import read_pair, wholes
 
 _TEST = "tests/sampler/test_host.py::test_network_counts_since_start_without_loopback_and_bond_members"
@@ -105,7 +105,7 @@ class NetworkProbe(Probe):
     )
 
     def __init__(self) -> None:
-        self._sent, self._received, self._retransmits = Totals[str](), Totals[str](), Totals[str]()
+        self._sent, self._received, self._retransmits = Totals[str](), Totals[str](), Counter()
         self._rises = Rises[str]()
 
     def discover(self, ctx: Context) -> str | None:
@@ -129,8 +129,7 @@ class NetworkProbe(Probe):
             self._sample_bytes(ctx, counted, out)
         retransmits = read_pair(ctx.read("/proc/net/snmp"), "Tcp", "RetransSegs")
         if retransmits is not None:
-            self._retransmits.update({"": retransmits})
-            out["network.tcpRetransmits"] = float(self._retransmits.risen[""])
+            out["network.tcpRetransmits"] = float(self._retransmits.since_first(retransmits))
 
     def _sample_bytes(self, ctx: Context, counted: dict[str, LinkCounts], out: Values) -> None:
         for key, totals in (("sent", self._sent), ("recv", self._received)):

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from ..context import Context
-from ..counter import Counter
 from ..probe import Values
+from ..rates import Counter
 from .nvml_calls import INVALID_ARGUMENT, Calls, DeviceLostError, Getters, code_of
 from .nvml_events import XidWatch
 from .nvml_extended import Extended

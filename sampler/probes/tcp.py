@@ -7,7 +7,7 @@ from typing import ClassVar
 from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Values
-from ..rates import Rises, Totals
+from ..rates import Counter, Rises
 from ..tables import read_pair, whole
 from .extended import ExtendedProbe
 
@@ -30,7 +30,7 @@ class TcpProbe(ExtendedProbe):
 
     def __init__(self) -> None:
         self._rises = Rises[str]()
-        self._drops = Totals[str]()
+        self._drops = Counter()
 
     def open(self, ctx: Context) -> None:
         """Take the baseline."""
@@ -44,8 +44,7 @@ class TcpProbe(ExtendedProbe):
             out["tcp.retransRate"] = rate
         drops = read_pair(ctx.read("/proc/net/netstat"), "TcpExt", "ListenDrops")
         if drops is not None:
-            self._drops.update({"": drops})
-            out["tcp.listenDrops"] = self._drops.risen[""]
+            out["tcp.listenDrops"] = self._drops.since_first(drops)
         for line in (ctx.read("/proc/net/sockstat") or "").splitlines():
             name, *fields = line.split() or [""]
             waiting = dict(zip(fields[::2], fields[1::2], strict=False)).get("tw") if name == "TCP:" else None

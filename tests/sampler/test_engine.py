@@ -153,13 +153,28 @@ def settled(engine):
 
 
 def test_values_that_are_too_old_are_dropped(engine, clock):
-    """An answer that took more than two intervals is not true any more."""
+    """An answer that took more than two intervals, and than 2 s, is not true any more."""
     release = threading.Event()
     built = engine(Fixed({"slow": 1}, act=lambda: release.wait(20), tier=Tier.THREAD), Fixed({"fast": 1}), interval=0.1)
     built.tick()
     release.set()
     runner = settled(built)
-    assert runner.take(clock.now + 0.21) == {}
+    assert runner.take(clock.now + 2.01) == {}
+
+
+def test_a_slow_probe_is_heard_at_short_intervals(engine, clock):
+    """What takes longer than two ticks, yet is not said to hang, arrives with the time at which it was asked for."""
+    release = threading.Event()
+    built = engine(Fixed({"slow": 1}, act=lambda: release.wait(20), tier=Tier.THREAD), interval=0.1)
+    built.tick(grace=0.0)
+    asked_at = clock.time_ns()
+    release.set()
+    settled(built)
+    clock.now += 0.7
+    built.tick(grace=0.0)
+    assert [sample.values for sample in built.samples][:1] == [{"slow": 1}]
+    assert abs(built.samples[0].timestamp_ns - asked_at) < 1000
+    assert built.warnings == []
 
 
 def test_slow_inline_probe_is_moved_to_a_thread(engine, monkeypatch):

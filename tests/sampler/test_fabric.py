@@ -105,6 +105,8 @@ def test_mount_points_with_odd_names():
 def test_lustre_by_file_system(machine, sampled):
     """Bytes moved per second and metadata calls per second, over all mounts of a file system."""
     machine.load("fs-nfs-lustre.json")
+    before = (machine.root / LLITE.lstrip("/")).read_text()
+    machine.write({LLITE: before + "readdir 10 samples [usecs] 1 2 3\ndirty_pages_hits 5 samples [regs]\n"})
     probe = sampled(LustreProbe(), machine.context(extended=True))
     machine.write(
         {
@@ -113,12 +115,15 @@ def test_lustre_by_file_system(machine, sampled):
             "write_bytes 801 samples [bytes] 4096 4194304 3355443300\n"
             "open 520 samples [usecs] 10 9000 120000\n"
             "read 9 samples [usecs] 1 2 3\n"
+            "readdir 14 samples [usecs] 1 2 3\n"
+            "opencount 700 samples [reqs] 1 2 3\n"
+            "dirty_pages_hits 99 samples [regs]\n"
         }
     )
     assert probe.next(after=2.0) == {
         "lustre.scratch.readRate": 1000.0,
         "lustre.scratch.writeRate": 50.0,
-        "lustre.scratch.metadataRate": 10.0,
+        "lustre.scratch.metadataRate": 12.0,
     }
     second = "/sys/kernel/debug/lustre/llite/scratch-aaaa/stats"
     machine.write({second: "open 1000 samples [regs]\n"})

@@ -14,6 +14,7 @@ import pytest
 from runferry.sampler import SamplerSettings, proctree
 from runferry.sampler.context import Context
 from runferry.sampler.engine import Engine
+from runferry.sampler.mounts import whole_disks
 from runferry.sampler.probes.cpu import CpuProbe
 from runferry.sampler.probes.disk_io import DiskIoProbe
 from runferry.sampler.probes.disk_usage import DiskUsageProbe
@@ -350,6 +351,24 @@ def test_volumes_and_raids_count_on_their_disks(machine, sampled):
     machine.write(diskstats(**dict.fromkeys(("sda", "sda2", "sdb", "sdb2", "sdc", "md1", "dm-0", "dm-9"), (0, 0))))
     values = sampled(DiskIoProbe(), machine.context(disk_paths=("/", "/opaque"))).next()
     assert {key.split(".")[1] for key in values} == {"in", "out", "sda", "sdb", "dm-9"}
+
+
+@pytest.mark.parametrize("number", ["104:1", "0:50"])
+def test_disks_whose_names_hold_a_slash(machine, sampled, number):
+    """In /sys such a name has `!`; its partitions are no disks, also where all disks are taken, or behind btrfs."""
+    machine.write(mountinfo((number, "/", "ext4")))
+    text = (machine.root / "proc/self/mountinfo").read_text()
+    machine.write({"/proc/self/mountinfo": text.replace(" x rw", " /dev/cciss/c0d0p1 rw")})
+    machine.partition("104:1", "cciss!c0d0/cciss!c0d0p1")
+    machine.link("/sys/class/block/cciss!c0d0", "../../devices/block/cciss!c0d0")
+    names = ("cciss/c0d0", "cciss/c0d0p1", "cciss/c0d1")
+    machine.write(diskstats(**dict.fromkeys(names, (0, 0))))
+    context = machine.context()
+    assert set(sampled(DiskIoProbe(), context).next()) == {
+        *("disk.in", "disk.out"),
+        *("disk.cciss/c0d0.in", "disk.cciss/c0d0.out"),
+    }
+    assert whole_disks(context, names) == {"cciss/c0d0", "cciss/c0d1"}
 
 
 def test_the_disk_behind_a_path_that_is_a_link(machine, sampled):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.sampler import SamplerSettings
-from runferry.sampler.counter import Counter
 from runferry.sampler.keys import LONGEST_KEY, KeyTable
+from runferry.sampler.rates import Counter
 
 
 @pytest.mark.parametrize("interval", [0.0999, 0, -1, float("nan"), float("inf"), 1e20])
@@ -87,7 +87,10 @@ def test_secrets_are_not_shown():
     assert settings.shown()["interval"] == settings.interval
 
 
-@given(st.dictionaries(st.text(max_size=20), st.one_of(st.floats(), st.integers(), st.booleans(), st.none())))
+NUMBERS = st.integers(-(2**64), 2**64)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=20), st.one_of(st.floats(), NUMBERS, st.booleans(), st.none())))
 def test_values_are_finite_numbers_under_sorted_keys(values):
     """Whatever probes write, a sample is JSON of finite numbers, sorted by key, and loses no finite one."""
     clean = KeyTable(label=None, cap=1000, warn=lambda _: None).clean(values)
