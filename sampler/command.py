@@ -17,15 +17,18 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from .context import Context
 from .interpreter import interpreter
+from .proctree import note_end
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 5.0, 300.0  # s before a child that ended is started again
 ERROR_TAIL = 400  # bytes of standard error that are kept
 _LOOK_EVERY = 0.05  # s between two looks whether a command has ended or is no longer wanted
 _CLOSING = 0.2  # s between SIGTERM and SIGKILL
+_AT_ONCE = 0.001  # s between two looks whether what was killed has ended
 _CHUNK = 1 << 16
 
 # Run by a bare interpreter: be killed when the parent is (prctl PR_SET_PDEATHSIG, which exec keeps), become the program.
@@ -277,12 +280,16 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
 def _end(ctx: Context, child: subprocess.Popen[bytes]) -> None:
     """Kill what is left of the group and reap the child, unless the kernel holds it."""
     _signal(child, signal.SIGKILL)
-    try:
-        child.wait(_CLOSING)
-    except subprocess.TimeoutExpired:
-        _unreaped.append(child)
-    else:
-        ctx.own_pids.discard(child.pid)
+    deadline = time.monotonic() + _CLOSING
+    while not _has_ended(child):
+        if time.monotonic() > deadline:
+            _unreaped.append(child)
+            return
+        time.sleep(_AT_ONCE)
+    with contextlib.suppress(OSError, ValueError, IndexError):  # no Linux
+        note_end(Path(f"/proc/{child.pid}/stat").read_text())  # its times become ours when it is reaped
+    child.wait()
+    ctx.own_pids.discard(child.pid)
 
 
 def _tail(errors: bytearray) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,6 +51,16 @@ class Use(NamedTuple):
     reaped: int  # of children it has waited for, theirs included; a source may not tell it from its own
 
 
+_NOTHING = Use(0, 0, 0)
+_ended: deque[tuple[Key, Use]] = deque(maxlen=256)  # CPU time of programs that this process ran
+
+
+def note_end(stat: str) -> None:
+    """Keep what a program of the sampler's has used, from its /proc/<pid>/stat: it has ended, and is not reaped yet."""
+    process = parse_stat(stat)
+    _ended.append((process.key, Use(process.parent, process.cpu, process.reaped)))
+
+
 class TreeCounter:
     """What a changing set of processes used between two readings.
 
@@ -60,18 +71,27 @@ class TreeCounter:
     def __init__(self) -> None:
         self._last: Mapping[Key, Use] = {}
         self._newest = -1  # start of the youngest process seen: a later one began after the last reading
+        self._ended: set[Key] = set()  # of those to be left out that have ended, what was taken into account
 
-    def rise(self, counted: Mapping[Key, Use], others: Mapping[Key, Use]) -> int | None:
+    def rise(
+        self, counted: Mapping[Key, Use], others: Mapping[Key, Use], ended: Mapping[Key, Use] | None = None
+    ) -> int | None:
         """What `counted` used since the last call; None on the first, or if nothing is there to compare with.
 
-        `others` are children that are not to be counted, also once they were reaped.
+        `others` are children that are not to be counted, also once they were reaped. `ended` has the whole use of such
+        that have been, where that is known: they may never have been seen alive.
         """
         now = {**counted, **others}
         last, self._last = self._last, now
         newest, self._newest = self._newest, max((started for _, started in now), default=self._newest)
+        reaped = {key: use for key, use in (ended or {}).items() if key not in now}
+        fresh, self._ended = reaped.keys() - self._ended, set(reaped)
         if not any(key in last for key in counted):
             return None
         gone = _counted_of_the_gone(last, now)
+        for key in fresh:
+            use, seen = reaped[key], last.get(key, _NOTHING)
+            gone[use.parent] = gone.get(use.parent, 0) + use.own + use.reaped - seen.own - seen.reaped
         total = 0
         for key, use in counted.items():
             before = last.get(key)
@@ -102,10 +122,12 @@ def _counted_of_the_gone(last: Mapping[Key, Use], now: Mapping[Key, Use]) -> dic
 
 
 class Snapshot(NamedTuple):
-    """The processes of one tick: those to be counted, and the sampler's own helpers."""
+    """The processes of one tick: those to be counted, and those that the sampler started."""
 
     counted: list[Process]
     own: list[Process]
+    own_ended: dict[Key, Use]
+    """CPU time of the last ones that have ended, in clock ticks."""
 
 
 def parse_stat(text: str) -> Process:
@@ -185,4 +207,5 @@ def snapshot(ctx: Context, pid: int, *, tree: bool, own: Collection[int]) -> Sna
         for process in (_process(ctx, each) for each in pids)
         if process is not None
     ]
-    return Snapshot(counted, [process for process in (_process(ctx, each) for each in helpers) if process is not None])
+    found = [process for process in (_process(ctx, each) for each in helpers) if process is not None]
+    return Snapshot(counted, found, dict(_ended))

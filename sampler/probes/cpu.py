@@ -109,7 +109,7 @@ class CpuProbe(Probe):
     def sample(self, ctx: Context, out: Values) -> None:
         """All rates are over the time since the last sample."""
         processes = ctx.processes()
-        ticks = self._tree.rise(cpu_use(processes.counted), cpu_use(processes.own))
+        ticks = self._tree.rise(cpu_use(processes.counted), cpu_use(processes.own), processes.own_ended)
         elapsed = ctx.now - self._last_read if self._last_read is not None else 0.0
         self._last_read = ctx.now
         if processes.counted:

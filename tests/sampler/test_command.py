@@ -12,6 +12,7 @@ import pytest
 from runferry.sampler import SamplerSettings
 from runferry.sampler.command import CommandError, LineChild, run
 from runferry.sampler.context import Context
+from runferry.sampler.probes.cpu import CpuProbe
 
 
 @pytest.fixture
@@ -263,3 +264,19 @@ def test_programs_die_with_a_killed_parent(stub, tmp_path, call):
     parent.kill()
     parent.wait()
     eventually(lambda: gone(pid))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_what_a_program_used_is_not_the_runs():
+    """CPU time of a program that began and ended between two samples is in ours once it is reaped, and left out."""
+    ctx = Context(SamplerSettings(interval=0.1), own_pids=set())
+    probe, values = CpuProbe(), {}
+    ctx.begin(100.0)
+    probe.sample(ctx, values)
+    busy = "import time\nwhile time.process_time() < 0.4: pass"
+    before = time.process_time()
+    run(ctx, [sys.executable, "-c", busy])
+    ours = time.process_time() - before
+    ctx.begin(101.0)
+    probe.sample(ctx, values)
+    assert values["cpu"] / 100 * ctx.limits().cpus < ours + 0.1

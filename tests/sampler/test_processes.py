@@ -12,6 +12,7 @@ from runferry.sampler.probes.proc_groups import ProcGroupsProbe, group_of
 from runferry.sampler.probes.proc_io import ProcIoProbe
 from runferry.sampler.probes.proc_memory import ProcMemoryProbe
 from runferry.sampler.probes.proc_waits import ProcWaitsProbe
+from runferry.sampler.proctree import TreeCounter, Use
 
 HZ = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -184,3 +185,15 @@ def test_shared_pages_count_once(machine, ctx, sampled):
     assert probe.next() == {"proc.memory.pssMB": 3.0, "proc.memory.ussMB": 2.0}
     machine.write({"/proc/10/smaps_rollup": rollup})
     assert probe.next() == {"proc.memory.pssMB": 6.0, "proc.memory.ussMB": 2.5}
+
+
+def test_programs_of_the_sampler_that_have_ended():
+    """Their whole use is taken off what their parent reaped, once, whether or not they were seen alive."""
+    root, seen, unseen = (10, 1), (11, 5), (12, 6)
+    tree = TreeCounter()
+    assert tree.rise({root: Use(1, 100, 0)}, {}) is None
+    assert tree.rise({root: Use(1, 110, 0)}, {seen: Use(10, 3, 0)}) == 10
+    ended = {seen: Use(10, 8, 2), unseen: Use(10, 40, 0)}
+    assert tree.rise({root: Use(1, 120, 0)}, {seen: Use(10, 9, 2)}, {seen: ended[seen]}) == 10  # to be reaped yet
+    assert tree.rise({root: Use(1, 130, 57)}, {}, ended) == 17
+    assert tree.rise({root: Use(1, 131, 57)}, {}, ended) == 1
