@@ -66,14 +66,6 @@ class Context:
             os.close(fd)
         return data.decode("utf-8", "replace")
 
-    def read_int(self, path: str) -> int | None:
-        """The number in a one-line file; None if there is none, or the word "max"."""
-        text = self.read(path)
-        try:
-            return None if text is None else int(text)
-        except ValueError:
-            return None
-
     def exists(self, path: str) -> bool:
         """Whether anything stands at `path`, a dangling link included."""
         return os.path.lexists(self._prefix + path)

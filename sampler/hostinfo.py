@@ -6,6 +6,7 @@ import platform
 
 from .cgroup import read_meminfo
 from .context import Context
+from .tables import read_whole
 
 # Kernels on Arm give no name, only who designed the core and which part it is (Arm's and the designers' manuals).
 _ARM_CORES = {
@@ -62,9 +63,9 @@ def physical_cores(ctx: Context) -> int | None:
     for name in ctx.list("/sys/devices/system/cpu"):
         if name.startswith("cpu") and name[3:].isdecimal():
             topology = f"/sys/devices/system/cpu/{name}/topology"
-            core = ctx.read_int(f"{topology}/core_id")
+            core = read_whole(ctx, f"{topology}/core_id")
             if core is not None:
-                pairs.add((ctx.read_int(f"{topology}/physical_package_id"), core))
+                pairs.add((read_whole(ctx, f"{topology}/physical_package_id"), core))
     if not pairs:
         pairs = {
             (int(entry.get("physical id", "0")), int(entry["core id"])) for entry in _cpuinfo(ctx) if "core id" in entry

@@ -16,6 +16,7 @@ from .context import Context
 from .gathering import Fact, Fields
 from .mounts import mount_of, read_mounts
 from .redact import redact_text
+from .tables import read_whole
 
 VISIBLE = (
     "CUDA_VISIBLE_DEVICES",
@@ -99,12 +100,12 @@ def _network(ctx: Context) -> list[dict[str, Any]]:
         if name == "lo" or not (ctx.exists(f"{folder}/device") or ctx.exists(f"{folder}/bonding")):
             continue
         driver = ctx.link(f"{folder}/device/driver")
-        speed = ctx.read_int(f"{folder}/speed")  # Mbit/s; -1, or an error, where the link is down
+        speed = read_whole(ctx, f"{folder}/speed")  # Mbit/s; -1, or an error, where the link is down
         card = {
             "name": name,
             "driver": driver.rpartition("/")[2] if driver else None,
             "speed_mbps": speed if speed is not None and speed > 0 else None,
-            "mtu": ctx.read_int(f"{folder}/mtu"),
+            "mtu": read_whole(ctx, f"{folder}/mtu"),
             "state": (ctx.read(f"{folder}/operstate") or "").strip() or None,
         }
         found.append({field: value for field, value in card.items() if value is not None})

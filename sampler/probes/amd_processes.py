@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ..context import Context
+from ..tables import read_whole
 
 _NODES = "/sys/class/kfd/kfd/topology/nodes"
 _PROCESSES = "/sys/class/kfd/kfd/proc"
@@ -15,7 +16,7 @@ def kfd_devices(ctx: Context) -> dict[int, str]:
     """Compute devices: number that the compute driver gave it -> PCI address."""
     found = {}
     for node in ctx.list(_NODES):
-        number = ctx.read_int(f"{_NODES}/{node}/gpu_id")
+        number = read_whole(ctx, f"{_NODES}/{node}/gpu_id")
         if not number:  # a CPU
             continue
         fields = dict(line.split(maxsplit=1) for line in _lines(ctx, f"{_NODES}/{node}/properties") if " " in line)
@@ -45,7 +46,7 @@ def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def _of_compute(ctx: Context, pid: int, devices: dict[int, str]) -> list[tuple[str, int]]:
-    pairs = ((address, ctx.read_int(f"{_PROCESSES}/{pid}/vram_{number}")) for number, address in devices.items())
+    pairs = ((address, read_whole(ctx, f"{_PROCESSES}/{pid}/vram_{number}")) for number, address in devices.items())
     return [(address, used) for address, used in pairs if used is not None]
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ..context import Context
 from ..probe import Values
+from ..tables import read_whole
 
 LIBRARY = "librocm_smi64.so"
 SONAMES = (LIBRARY, *(f"{LIBRARY}.{version}" for version in (8, 7, 6, 5, 1)))
@@ -144,7 +145,7 @@ def no_driver(ctx: Context) -> str | None:
     """
     if "live" in (ctx.read("/sys/module/amdgpu/initstate") or ""):
         return None
-    if any(ctx.read_int(f"{_NODES}/{node}/gpu_id") for node in ctx.list(_NODES)) or cards(ctx):
+    if any(read_whole(ctx, f"{_NODES}/{node}/gpu_id") for node in ctx.list(_NODES)) or cards(ctx):
         return None
     return "no AMD driver: amdgpu is not loaded, and there is no compute node and no card of AMD"
 

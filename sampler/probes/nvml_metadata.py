@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from ..context import Context
+from ..tables import read_whole
 from .nvml_calls import NOTHING_THERE, PERMANENT, Calls, DeviceLostError, LibraryClosedError, code_of
 from .nvml_select import Identity, Instance, Named
 
@@ -68,7 +69,7 @@ def read_identity(nvml: Any, index: int) -> Identity:
 def _numa_node(ctx: Context, bus_id: str) -> int | None:
     domain, _, rest = bus_id.lower().partition(":")
     # NVML writes eight digits of the domain; the kernel four, and more only if it has more.
-    node = ctx.read_int(f"/sys/bus/pci/devices/{domain.lstrip('0'):0>4}:{rest}/numa_node")
+    node = read_whole(ctx, f"/sys/bus/pci/devices/{domain.lstrip('0'):0>4}:{rest}/numa_node")
     return node if node is not None and node >= 0 else None
 
 

@@ -16,6 +16,7 @@ from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Probe, ProbeUnavailableError, Tier, Values
 from ..proctree import walk
+from ..tables import read_whole
 from .neuron_report import Json, Who, our_runtimes, read_devices, read_executions, read_hardware, read_runtimes
 
 PROGRAM = "neuron-monitor"
@@ -161,7 +162,7 @@ class TrainiumProbe(Probe):
                 loud=True,
             )
         devices = [name for name in ctx.list(DEVICES) if _DEVICE.fullmatch(name)]
-        cores = ctx.read_int(f"{DEVICES}/{devices[0]}/core_count") if devices else None
+        cores = read_whole(ctx, f"{DEVICES}/{devices[0]}/core_count") if devices else None
         known = {"neuron_device_count": len(devices), "neuroncore_per_device_count": cores}
         self._hardware = {name: count for name, count in known.items() if count}
         given = ctx.settings.neuron_monitor_config_path
