@@ -196,8 +196,10 @@ def test_a_server_that_never_accepts():
 def test_a_silent_tls_server_ends_by_the_deadline_of_connecting(serve):
     """The handshake counts as connecting."""
     server = serve(silent)
+    started = time.monotonic()
     with pytest.raises(DeadlineError, match="no connection in time"):
         Endpoint(server.url.replace("http:", "https:")).get(connect_within=0.3)
+    assert time.monotonic() - started < 2.0
 
 
 def test_nobody_listens_and_nobody_is_called_so():
@@ -361,6 +363,24 @@ def test_openssl_variables_count_first(monkeypatch, serve, tmp_path):
     assert Endpoint(server.url).get().body == b"a 1\n"
 
 
+def test_a_folder_of_certificates(monkeypatch, serve, tmp_path):
+    """It may stand in each of the variables, too, and counts even when it is empty; it is read once."""
+    context, certificate = server_context(tmp_path)
+    server = serve(complete(b"a 1\n"), tls=context)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    endpoint = Endpoint(server.url, environ={"REQUESTS_CA_BUNDLE": str(folder)})
+    with pytest.raises(UnreachableError, match="its certificate is not trusted"):
+        endpoint.get()
+    trust = endpoint._tls
+    with pytest.raises(UnreachableError, match="its certificate is not trusted"):
+        endpoint.get()
+    assert endpoint._tls is trust
+    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
+    with pytest.raises(UnreachableError, match="its certificate is not trusted"):
+        Endpoint(server.url, environ={"SSL_CERT_DIR": str(folder), "CURL_CA_BUNDLE": str(certificate)}).get()
+
+
 def test_tls_that_is_none():
     """A plain server behind an https URL."""
     plain = answering_once(("127.0.0.1", 0), b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -403,6 +423,18 @@ def test_ports_that_need_no_telling():
     assert repr(Endpoint("https://h/")) == "Endpoint(https://h:443)"
     assert Endpoint("http://[::1]/a")._followed("/a", "/b?c=d") == "/b?c=d"
     assert Endpoint("http://[::1]/a")._followed("/a/b", "http://[::1]:80/c") == "/c"
+
+
+def test_what_a_server_is_told_of_its_own_port_and_of_headers_given(monkeypatch, serve):
+    """The port, unless it is the scheme's own; a header that is given, in any case, stands for ours."""
+    server = serve(complete(b""))
+    addresses(monkeypatch, ("127.0.0.1", server.port))
+    for port in ("", ":80", ":443"):
+        Endpoint(f"http://h.invalid{port}/", {"accept": "text/x"}).get()
+    heads = [request.decode().split("\r\n") for request in server.requests]
+    assert [head[1] for head in heads] == ["Host: h.invalid", "Host: h.invalid", "Host: h.invalid:443"]
+    for head in heads:
+        assert [line for line in head if line.lower().startswith("accept:")] == ["accept: text/x"]
 
 
 def test_a_name_beyond_ascii():

@@ -236,6 +236,8 @@ def test_what_came_too_late_is_not_read_again(monkeypatch):
     assert table.wants(b"n")
     assert table.key_of(Line(b"n", b"n", b"", 1.0)) is None
     assert (table.wants(b"m"), table.wants(b"n"), table.wants(b"o")) == (True, False, False)
+    assert table.key_of(Line(b"m{", b"m", b"{x}", 1.0)) is None
+    assert table.malformed == 0
 
 
 @pytest.mark.parametrize(("bound", "value"), [("MOST_LABEL_BYTES", 30), ("MOST_NAMES", 2)])
