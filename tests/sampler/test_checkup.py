@@ -125,7 +125,7 @@ def test_a_library_that_hangs_is_named_and_its_helper_ended(machine, monkeypatch
     hang = {"fn": "nvmlDeviceGetTemperature", "device": 0, "call": 1, "sleep": 3600}
     monkeypatch.setenv("FAKE_NVML_SCRIPT", json.dumps([hang]))
     machine.write({"/dev/nvidiactl": ""})
-    found, _ = checked(machine, NvidiaProbe(), within=3.0)
+    found, _ = checked(machine, NvidiaProbe(), within=1.5)
 
     assert found["nvidia"].state == "hangs"
     assert "helper process" in found["nvidia"].why

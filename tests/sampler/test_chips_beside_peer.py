@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -126,8 +127,8 @@ def sampled_by_peer(folder, work, **variables):
 
 
 @pytest.fixture(scope="module")
-def theirs(folder, server):
-    """With neuron-monitor and the runtime's server."""
+def theirs(folder, server, begun_by_sdk):
+    """With neuron-monitor and the runtime's server, while the other run goes on."""
     return sampled_by_peer(folder, folder / "served", PATH=f"{folder / 'bin'}:{os.environ['PATH']}", STUB_PID="0")
 
 
@@ -139,16 +140,26 @@ def answers():
 
 
 @pytest.fixture(scope="module")
-def theirs_by_sdk(folder, answers):
-    """With libtpu."""
+def begun_by_sdk(folder, answers):
+    """A run that the peer samples with libtpu, in the background; None without a compiler."""
     if shutil.which("cc") is None:
-        pytest.skip("no C compiler")
+        yield None
+        return
     library, table = folder / "libtpu.so", folder / "table"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, FAKES / "libtpu_shim.c"], check=True)
     lines = (chr(9).join([name, metric["description"], *metric["data"]]) for name, metric in answers.items())
     table.write_text("".join(f"{line}\n" for line in lines))
     paths = {"WANDB_LIBTPU_PATH": str(library), "LIBTPU_SHIM_TABLE": str(table)}
-    return sampled_by_peer(folder, folder / "by-sdk", **paths)
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(sampled_by_peer, folder, folder / "by-sdk", **paths)
+
+
+@pytest.fixture(scope="module")
+def theirs_by_sdk(begun_by_sdk):
+    """What it sampled."""
+    if begun_by_sdk is None:
+        pytest.skip("no C compiler")
+    return begun_by_sdk.result()
 
 
 def newest(state, prefix):

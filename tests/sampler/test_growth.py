@@ -13,7 +13,7 @@ from runferry.sampler.engine import Engine
 
 FAKES = Path(__file__).parent / "fake"
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "sampler"
-WARM, TICKS = 300, 1000
+WARM, TICKS = 200, 1000
 MIB = 1 << 20
 
 

@@ -420,7 +420,7 @@ def test_sixteen_boards_of_seven_instances(gpus, fixture_json):
     """The largest machines: every instance of every board has its own values, and a crowd of processes costs nothing."""
     data = fixture_json("nvml-a100-mig.json")
     board = data["devices"][0]
-    crowd = [{"pid": 100_000 + n, "used": 1} for n in range(5000)]
+    crowd = [{"pid": 100_000 + n, "used": 1} for n in range(1000)]
     board["mig_devices"] = [
         {**board["mig_devices"][0], "gi": n, "uuid": f"MIG-{n}", "compute_processes": crowd} for n in range(7)
     ]

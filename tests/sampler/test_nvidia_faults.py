@@ -70,7 +70,7 @@ def keys_of(probe, ticks=24):
     return {key for _ in range(ticks) for key in probe.next()}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("codes", [PASSING, PASSING + LOST], ids=["passing", "lost"])
 def test_every_metric_comes_back(flaky, seed, codes):
     """After any storm of errors that may pass, and of lost devices and library state, all keys are there again."""
@@ -89,7 +89,7 @@ def test_every_metric_comes_back(flaky, seed, codes):
 TRAFFIC = ("pcieTxBytes", "pcieRxBytes", "nvlinkTxBytes", "nvlinkRxBytes")  # from elsewhere where counters are refused
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_errors_that_last_cost_keys_and_no_more(flaky, seed):
     """Calls that are refused for good leave their keys out, and never a value that is not true."""
     nvml, probe = flaky(seed)
