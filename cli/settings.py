@@ -29,7 +29,8 @@ def command(*, folder: Path | None, as_json: bool) -> None:
     """Show every setting, its value, and where the value comes from.
 
     The strongest that gives one counts: an argument of `init`, its `settings=`, RUNFERRY_* and WANDB_* variables,
-    the settings files of the folder and of the user, the default. Of keys only is shown that they are set.
+    the settings files of the folder and of the user, the default. Of keys only is shown that they are set; what looks
+    like one within another value, such as in a URL, is hidden.
 
     Exit code 2: a setting has a value that it cannot have.
     """
@@ -40,7 +41,7 @@ def command(*, folder: Path | None, as_json: bool) -> None:
     rows = []
     for decision in decided.each:
         wrong = next((problem for problem in decision.problems if problem.fatal), None)
-        value, source = (None, wrong.place) if wrong else (decision.value, decision.place)
+        value, source = (None, wrong.place) if wrong else (_redacted(decision.value), decision.place)
         problem = "; ".join(problem.text for problem in decision.problems)
         rows.append(Row(decision.setting.name, value, "--dir" if source == "argument" else source, problem))
     rows = [row for row in rows if row.name != "base_url"] + [*_server()]
@@ -68,7 +69,7 @@ def _server() -> Iterator[Row]:
     except UsageError as error:
         yield Row("base_url", None, source, str(error))
         return
-    yield Row("base_url", url, source)
+    yield Row("base_url", _redacted(url), source)
     try:
         key = find_credentials(url)
     except NoCredentials as error:
@@ -76,6 +77,20 @@ def _server() -> Iterator[Row]:
         yield Row("api_key", None, "default", "" if missing else str(error))
     else:
         yield Row("api_key", "set", key.source)
+
+
+def _redacted(value: Any) -> Any:
+    """The value without what looks like a credential, such as `token=` in a URL's query."""
+    from ..sampler.redact import redact_text
+    from ..writer.settings_values import Hidden
+
+    if isinstance(value, str):
+        return redact_text(value).text
+    if isinstance(value, tuple):
+        return tuple(map(_redacted, value))
+    if isinstance(value, dict) and not isinstance(value, Hidden):
+        return {name: _redacted(item) for name, item in value.items()}
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -35,6 +35,11 @@ class Process(NamedTuple):
     reaped_faults: int = 0  # the same of children it has waited for
 
     @property
+    def alive(self) -> bool:
+        """Whether it has not ended; of one that has, until it is reaped, CPU times are all that is left."""
+        return self.state not in {"Z", "X"}
+
+    @property
     def key(self) -> Key:
         """What names it for ever: pids are used again."""
         return self.pid, self.started

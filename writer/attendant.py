@@ -132,20 +132,28 @@ class Attendant:
         """The samples that were kept (setting `stats_buffer_size`): time (UTC) and value by key, the oldest first."""
         return {} if self._buffer is None else self._buffer.by_key()
 
-    def stop(self, timeout_s: float) -> None:
-        """Take the last sample, which takes 2 s at most, and end; without it if there is no time at all."""
+    def stop_sampling(self, timeout_s: float = JOIN_S) -> None:
+        """Take the last sample, which takes 2 s at most; without it if there is no time at all. May be called twice."""
         if self._leave_cells is not None:
             self._leave_cells()
+        if self._thread is not None and not self._stopped:  # the machine's records need the sampler's devices
+            self._told.wait(min(JOIN_S, max(timeout_s, 0.0)))
+        self._stopped = True
+        if self._sampler is not None and timeout_s > 0:
+            self._sampler.stop()
+
+    def stop(self, timeout_s: float) -> None:
+        """Take the last sample, unless `stop_sampling` has, and end."""
         within = min(JOIN_S, max(timeout_s, 0.0))
         if self._thread is not None:
-            self._told.wait(within)
+            if not self._stopped:
+                self._told.wait(within)
             if self._inquiry is not None:
                 self._inquiry.hurry()
             if self._errands and self._thread.is_alive():
                 self._warn(f"the run is over before all files about it are saved: they took more than {within:.1g} s")
-        self._stopped = True
-        if self._sampler is not None and timeout_s > 0:
-            self._sampler.stop()
+        self._stopped = True  # that wait was the one
+        self.stop_sampling(timeout_s)
         if self._thread is not None and self._told.is_set():
             self._thread.join(min(HURRY_S, max(timeout_s, 0.0)))
 

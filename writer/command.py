@@ -79,7 +79,7 @@ def run_command(
         tees = [_Tee(fd, target, name, run, warn) for name, fd, target in outlets.streams()]
         for tee in tees:
             tee.start()
-        code = _wait(process)
+        code = _wait(process, run.stop_sampling)
         deadline = time.monotonic() + LINGER_S
         for tee in tees:
             tee.finish(deadline)
@@ -98,24 +98,27 @@ def _fill_standard() -> None:
     os.close(fd)
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
+def _wait(process: subprocess.Popen[bytes], ended: Callable[[], None]) -> int:
     """The command's exit code, as `Popen` has it; signals are handled while it is awaited.
+
+    `ended` is called when the command has ended and is not reaped yet, where the system lets us see that: its CPU time
+    can be read until then.
 
     A signal that comes just before the main thread blocks in `waitpid`, or that another thread is given, would not be
     looked at until the command ends by itself. So the thread reads from a pipe that every signal writes to.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
-        return process.wait()
+        return _reap(process, ended)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
 
-    def ended() -> None:
-        process.wait()
+    def wait() -> None:
+        _reap(process, ended)
         with suppress(BlockingIOError):  # full: then there is something to read
             os.write(wake, b"\0")
 
     before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    waiter = threading.Thread(target=ended, name="runferry-command", daemon=True)
+    waiter = threading.Thread(target=wait, name="runferry-command", daemon=True)
     waiter.start()
     try:
         while process.returncode is None:
@@ -127,6 +130,15 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
             os.close(woken)
             os.close(wake)
     return int(process.returncode)
+
+
+def _reap(process: subprocess.Popen[bytes], ended: Callable[[], None]) -> int:
+    if hasattr(os, "waitid"):  # macOS has it since Python 3.13
+        with suppress(ChildProcessError):  # reaped when a signal was passed on
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            with suppress(Exception):  # the command's end counts, whatever became of a sample
+                ended()
+    return process.wait()
 
 
 class _Outlets:

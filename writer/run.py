@@ -394,6 +394,12 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         finally:
             self._ending.release()
 
+    def stop_sampling(self) -> None:
+        """Take the last sample of the system's metrics now, within two seconds; `finish` takes none any more."""
+        attendant = self._attendant
+        if attendant is not None:
+            attendant.stop_sampling()
+
     def _quit(self, code: int, timeout_s: float) -> None:
         deadline = self._monotonic() + timeout_s
         if self._capture is not None:

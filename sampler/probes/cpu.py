@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from ..cgroup import logical_cpus, throttling
@@ -9,10 +10,11 @@ from ..context import Context
 from ..hostinfo import physical_cores
 from ..metric import Kind, Metric, Origin
 from ..probe import Probe, Values
-from ..proctree import Process, TreeCounter, Use
+from ..proctree import Process, Snapshot, TreeCounter, Use
 from ..rates import Rises
 from ..tables import wholes
 
+LEAST_STRETCH = 0.05  # s; CPU time comes in steps of 10 ms, which over less says nothing
 _TEST = "tests/sampler/test_host.py::"
 
 
@@ -109,22 +111,26 @@ class CpuProbe(Probe):
     def sample(self, ctx: Context, out: Values) -> None:
         """All rates are over the time since the last sample."""
         processes = ctx.processes()
-        ticks = self._tree.rise(cpu_use(processes.counted), cpu_use(processes.own), processes.own_ended)
-        elapsed = ctx.now - self._last_read if self._last_read is not None else 0.0
-        self._last_read = ctx.now
-        if processes.counted:
+        if any(process.alive for process in processes.counted):
             out["proc.cpu.threads"] = float(sum(process.threads for process in processes.counted))
-        if ticks is not None and elapsed > 0:
+        elapsed = ctx.now - self._last_read if self._last_read is not None else math.inf
+        if elapsed >= LEAST_STRETCH:
+            self._sample_use(ctx, processes, elapsed, out)
+        self._sample_throttling(ctx, out)
+        if ctx.settings.per_core:
+            for core, share in self._cores.read(ctx).items():
+                out[f"cpu.{core}.cpu_percent"] = share
+
+    def _sample_use(self, ctx: Context, processes: Snapshot, elapsed: float, out: Values) -> None:
+        ticks = self._tree.rise(cpu_use(processes.counted), cpu_use(processes.own), processes.own_ended)
+        self._last_read = ctx.now
+        if ticks is not None and elapsed < math.inf:
             cores = ticks / ctx.ticks_per_second / elapsed
             capacity = self._capacity(ctx)
             if capacity is not None:
                 out["cpu"] = 100 * cores / capacity
             if ctx.settings.extended:
                 out["proc.cpu.cores"] = cores
-        self._sample_throttling(ctx, out)
-        if ctx.settings.per_core:
-            for core, share in self._cores.read(ctx).items():
-                out[f"cpu.{core}.cpu_percent"] = share
 
     def open(self, ctx: Context) -> None:
         """Count the physical cores where they are the norm; take the first reading of the cores."""

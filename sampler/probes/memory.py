@@ -81,7 +81,7 @@ class MemoryProbe(Probe):
         else:
             total = self._sample_host(ctx, out)
         counted = ctx.processes().counted
-        if counted:
+        if any(process.alive for process in counted):
             resident = sum(process.rss for process in counted) * ctx.page_size
             out["proc.memory.rssMB"] = resident / MIB
             if total:

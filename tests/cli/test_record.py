@@ -97,6 +97,21 @@ def test_the_whole_tree_is_sampled(tmp_path):
     assert b"hunter2" not in log.read_bytes()
 
 
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="an ended process cannot be looked at before it is reaped")
+def test_what_a_command_shorter_than_the_interval_used(tmp_path):
+    """The last sample is taken while its CPU time can still be read; of the memory of what has ended nothing is said."""
+    busy = "import time\nwhile time.process_time() < 0.8: pass"
+    code, _, _, state = done(tmp_path, sys.executable, "-c", busy, options=("--no-extended",))
+    samples = [{**sample.values} for sample in state.samples]
+
+    assert code == 0
+    assert len(samples) >= 2
+    assert samples[-1]["cpu"] > 1
+    assert "proc.memory.rssMB" in samples[0]
+    assert not {"proc.memory.rssMB", "proc.memory.percent", "proc.cpu.threads"} & samples[-1].keys()
+    assert "memory_percent" in samples[-1]
+
+
 def test_options_name_the_run(tmp_path):
     """Project, name, id, group, tags, and a command whose options look like ours."""
     options = ("--project", "p", "--name", "n", "--id", "x1", "--group", "g", "--tag", "a", "--tag", "b")

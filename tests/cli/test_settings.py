@@ -115,6 +115,28 @@ def test_keys_are_never_shown(call, tmp_path, form):
     assert (result.exit_code, secret in result.output) == (2, False)
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("RUNFERRY_OPEN_METRICS_ENDPOINTS", "n=http://h/m?api_key={}"),
+        ("RUNFERRY_OPEN_METRICS_ENDPOINTS", '{{"n": "http://h/m?a=b&token={}"}}'),
+        ("RUNFERRY_DCGM_EXPORTER", "http://h/m?token={}"),
+        ("RUNFERRY_COREWEAVE_METADATA_BASE_URL", "http://h/m?password={}"),
+        ("RUNFERRY_COREWEAVE_METADATA_ENDPOINT", "/m?password={}"),
+        ("RUNFERRY_NOTES", "see http://me:{}@h/"),
+        ("RUNFERRY_TAGS", "token={}"),
+    ],
+)
+def test_credentials_within_values_are_hidden(call, form, variable, text):
+    """The rest of the value is shown."""
+    result = call(*form, **{variable: text.format("QSECRET99")})
+
+    assert result.exit_code == 0
+    assert "QSECRET99" not in result.output
+    assert "[redacted]" in result.stdout
+
+
 def test_a_piped_table_is_one_line_per_setting(call):
     """Scripts may cut it: no wrapping, no colours, the same each time."""
     first, second = call(), call()

@@ -78,6 +78,30 @@ def test_cpu_is_the_share_of_available_cpus_since_the_last_sample(machine, sampl
     assert probe.next(after=2.0) == {"cpu": 25.0, "proc.cpu.cores": 1.0, "proc.cpu.threads": 5.0}
 
 
+def test_cpu_time_of_a_moment_waits_for_the_next_sample(machine, sampled):
+    """It comes in steps of 10 ms, of which a share of a few milliseconds says nothing; none of it is lost."""
+    machine.write(FOUR_CPUS)
+    machine.process(4242, cpu=5 * HZ)
+    probe = sampled(CpuProbe(), machine.context())
+    probe.next()
+    machine.process(4242, cpu=5 * HZ + 1)
+    assert probe.next(after=0.005) == {"proc.cpu.threads": 1.0}
+    machine.process(4242, cpu=6 * HZ)
+    assert probe.next(after=0.995)["cpu"] == pytest.approx(25.0)
+
+
+def test_of_what_has_ended_only_the_cpu_time_is_told(machine, sampled):
+    """A process that nobody has waited for yet has no memory and no threads: they are left out, not 0."""
+    machine.write(FOUR_CPUS)
+    machine.process(4242, cpu=0, rss=10)
+    cpu, memory = sampled(CpuProbe(), machine.context()), sampled(MemoryProbe(), machine.context())
+    cpu.next()
+    assert "proc.memory.rssMB" in memory.next()
+    machine.process(4242, cpu=1 * HZ, threads=1, rss=0, state="Z")
+    assert cpu.next(after=1.0) == {"cpu": 25.0}
+    assert not [key for key in memory.next(after=1.0) if key.startswith("proc.memory.rss")]
+
+
 def test_cpu_counts_children_that_come_and_go(machine, sampled):
     """A child born and reaped between samples counts by what its parent waited for; nothing counts twice."""
     machine.write({"/sys/devices/system/cpu/online": "0\n"})
