@@ -144,7 +144,7 @@ _BARE = (  # to the next blank or quote, or to what separates it from a further 
     r"(?:[^\s\"'&;,}\]\\]|[&;,](?!\s|$|[\"']?[\w.-]{1,64}[\"']?\s?[=:])|[}\]](?![\s&;,})\]\"']|$))+"
 )
 _VALUE = (
-    r"\s{0,4}(?:[|>][-+]?\s{1,16})?(?:"  # a block of YAML
+    r"\s{0,4}(?:[|>][-+]?\s{1,16}|\s{0,16}-[ \t]{1,4})?(?:"  # a block or a list of YAML
     r"[bfru]{0,2}(?P<quote>\\{0,3}(?:\"{3}|'{3}|[\"']))(?P<quoted>(?:(?!(?P=quote))(?:\\.|.)){1,4096})(?P=quote)"
     rf"|\\{{0,3}}[\"']?(?P<bare>(?:(?:bearer|basic|token)\s+)?{_BARE}))"
 )
@@ -161,6 +161,11 @@ _ASSIGNED = {
 }
 """What stands behind a secret name, by where that stands."""
 _FURTHER_COOKIES = r"(?:;\s?[^\s\"';,]+)+"
+_FIELD = r"\w{1,32}=(?:\"[^\"\n]{0,4096}\"|[^\s\"',]{1,4096})"
+_CREDENTIALS = (
+    rf"[A-Za-z][\w-]{{0,31}}[ \t]{{1,4}}(?:{_FIELD}(?:,[ \t]{{0,4}}{_FIELD}){{0,32}}|(?!-)[^\s\"']{{1,4096}})"
+)
+"""A header's scheme, `ApiKey`, `Digest` or any other, and what it is given: one word, or values by name."""
 _HEX_KEY = r"(?<![A-Za-z0-9])[0-9a-f]{40}(?![A-Za-z0-9])"
 _HEX_REACH = 32  # characters between `login` and the key
 _HEX_NEAR = rf"[^\n]{{0,{_HEX_REACH}}}?(?P<value>{_HEX_KEY})"
@@ -311,20 +316,24 @@ def _named(text: str, *, code: bool, digests: bool) -> Iterator[Span]:
             at = lower.find(anchor, end)
 
 
-def _assigned(text: str, name: str, end: int, *, code: bool) -> Span | None:
-    """The secret that stands behind an assignment to `name`, which ends at `end`."""
+def _assigned(text: str, name: str, after: int, *, code: bool) -> Span | None:
+    """The secret that stands behind an assignment to `name`, which ends at `after`."""
     if not is_secret_name(name):
         return None
     place = "option" if name[0] == "-" else "code" if code else "text"
-    match = _compiled(_ASSIGNED[place]).match(text, end)
+    match = _compiled(_ASSIGNED[place]).match(text, after)
     if match is None:
         return None
     kind = "bare" if match["quoted"] is None else "quoted"
     if (code and kind == "bare") or not is_secret_value(name, match[kind]):
         return None
     start, end = match.span(kind)
-    if kind == "bare" and name.lower().endswith("cookie") and (more := _compiled(_FURTHER_COOKIES).match(text, end)):
-        end = more.end()
+    if kind == "bare":
+        cookie = name.lower().endswith("cookie")
+        header = name.lower().endswith("authorization") and ":" in text[after:start]
+        further = (_FURTHER_COOKIES, end) if cookie else (_CREDENTIALS, start) if header else None
+        if further is not None and (more := _compiled(further[0]).match(text, further[1])):
+            end = max(end, more.end())
     return start, end
 
 
