@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from runferry.sampler.coreweave import coreweave_facts, read_metadata
 from runferry.sampler.gathering import Gathering
+from support.rawserver import RawServer, reply
 
 ANSWER = (Path(__file__).resolve().parents[2] / "fixtures" / "sampler" / "coreweave-meta-data.txt").read_bytes()
 KNOWN = {"cluster_name": "blue-cluster", "org_id": "cw-org-17", "region": "US-EAST-04"}
@@ -73,6 +75,18 @@ def test_a_server_that_refuses_costs_nothing_else(machine, server):
 
     assert fields == {}
     assert missing == {"CoreWeave": "StatusError: it answers 404 Not Found"}
+
+
+def test_an_answer_is_bounded(machine):
+    """A few lines are expected: 64 KiB are read of it, within a second."""
+    with RawServer(reply(b"region: x\n" * 7000)) as large:
+        assert told(machine, coreweave_metadata_base_url=large.url)[1] == {
+            "CoreWeave": "TooLargeError: the answer is too large"
+        }
+    with RawServer(lambda connection: connection.recv(1)) as silent:
+        started = time.monotonic()
+        assert "DeadlineError" in told(machine, coreweave_metadata_base_url=silent.url)[1]["CoreWeave"]
+        assert time.monotonic() - started < 3.0
 
 
 def test_lines_that_are_none():

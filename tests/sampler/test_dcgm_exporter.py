@@ -192,18 +192,20 @@ def test_each_query_is_asked_by_itself(machine):
         reply(temperatures(({"gpu": "0"}, "1"))),
         reply(status="503 x"),
         reply(temperatures(({"gpu": "1"}, "2"))),
+        reply(status="500 x"),
     ]
     machine.write({"/proc/driver/nvidia/version": ""})
-    path = "api/v1/query?query=a%7Bb%3D%22c%22%7D&query=b&timeout=2s&query=c+d"
+    path = "api/v1/query?query=a%7Bb%3D%22c%22%7D&query=b&timeout=2s&query=c+d&query=e"
     with Asked(machine.context(), *answers, path=path) as asked:
         values = {}
-        with pytest.raises(StatusError):
+        with pytest.raises(StatusError, match="503"):  # the first of two
             asked.probe.sample(asked.ctx, values)
     assert values == {"gpu.0.temp": 1.0, "gpu.1.temp": 2.0}
     assert [request.split(b" ")[1] for request in asked.server.requests] == [
         b"/api/v1/query?query=a%7Bb%3D%22c%22%7D&timeout=2s",
         b"/api/v1/query?query=b&timeout=2s",
         b"/api/v1/query?query=c+d&timeout=2s",
+        b"/api/v1/query?query=e&timeout=2s",
     ]
 
 
@@ -267,6 +269,9 @@ def test_devices_for_the_record_of_the_machine(machine):
     for described in (several, partial):
         with Asked(machine.context(), reply(temperatures(*described))) as asked:
             assert asked.probe.metadata() == {}
+    spelt = [({"gpu": gpu, "uuid": f"u{gpu}", "modelName": "m"}, "1") for gpu in ("10", "9")]
+    with Asked(machine.context(), reply(temperatures(*spelt))) as asked:
+        assert [device["uuid"] for device in asked.probe.metadata()["gpu_nvidia"]] == ["u9", "u10"]
     machine.write({"/proc/driver/nvidia/version": ""})
     with Asked(machine.context(), reply(body), path="metrics") as asked:
         assert asked.probe.metadata() == {}

@@ -158,6 +158,7 @@ def test_only_wanted_families_are_read():
     assert read(body, {b"a"}.__contains__) == [("a", {}, 1.0)]
     assert read(body, {b"c_total"}.__contains__) == [("c_total", {}, 3.0)]
     assert read(body, {b"c"}.__contains__) == [("c_total", {}, 3.0)]
+    assert read(body, {b"a_total"}.__contains__) == []  # a gauge has no total
     exposition = Exposition(body.encode())
     assert list(exposition.lines({b"a"}.__contains__)) == [Line(b"a", b"a", b"", 1.0)]
     assert (exposition.typed, exposition.malformed) == (3, 0)

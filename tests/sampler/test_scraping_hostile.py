@@ -11,6 +11,7 @@ import pytest
 from runferry.sampler import ProbeUnavailableError, SamplerSettings, series
 from runferry.sampler.engine import Engine
 from runferry.sampler.exposition import LONGEST_LINE, Line
+from runferry.sampler.http import TooLargeError
 from runferry.sampler.probe import Probe, Tier
 from runferry.sampler.probes import dcgm_exporter
 from runferry.sampler.probes.dcgm_exporter import DcgmExporterProbe
@@ -169,6 +170,29 @@ class Helped(Probe):
 
     name = "helped"
     tier = Tier.HELPER
+
+
+def test_describing_devices_waits_less_than_the_records_of_the_machine(monkeypatch, machine):
+    """They wait two seconds for all devices together: a server that is silent costs them half of that."""
+    assert dcgm_exporter.DESCRIBED_WITHIN <= 1.0
+    monkeypatch.setattr(dcgm_exporter, "DESCRIBED_WITHIN", 0.2)
+    with RawServer(lambda connection: connection.recv(1)) as server:
+        (probe,) = DcgmExporterProbe.instances(SamplerSettings(dcgm_exporter=server.url + "metrics"))
+        started = time.monotonic()
+        probe.open(machine.context())
+        assert time.monotonic() - started < 1.5
+        assert probe.metadata() == {}
+
+
+def test_an_answer_of_prometheus_is_bounded(monkeypatch, machine):
+    """By fewer bytes than other answers: JSON takes many times its size in memory."""
+    assert dcgm_exporter.LONGEST_ANSWER <= 4 << 20
+    monkeypatch.setattr(dcgm_exporter, "LONGEST_ANSWER", 50)
+    with RawServer(reply(vector({"gpu": "0"}))) as server:
+        (probe,) = DcgmExporterProbe.instances(SamplerSettings(dcgm_exporter=server.url + "api/v1/query?query=up"))
+        probe.open(machine.context())
+        with pytest.raises(TooLargeError):
+            probe.sample(machine.context(), {})
 
 
 def test_helpers_are_told_no_secret(machine):
