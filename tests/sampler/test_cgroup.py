@@ -83,6 +83,26 @@ def test_docker_v1(machine, sampled):
     assert throttling(ctx, ctx.limits().quota) == (500, 50, 1500.0)
 
 
+def test_page_cache_of_version_1_is_that_of_all_below(machine, sampled):
+    """`cache` is the group's own, `total_cache` that of its children too; usage holds both."""
+    machine.load("cgroup-v1-docker.json")
+    stat = f"cache {GIB}\ntotal_cache {3 * GIB}\ntotal_inactive_file {4 * GIB}\n"
+    machine.write({"/sys/fs/cgroup/memory/memory.stat": stat})
+    values = sampled(CgroupEventsProbe(), machine.context(extended=True)).next()
+    assert values["cgroup.memory.pageCacheMB"] == 3072
+
+
+def test_the_smallest_of_several_limits_binds(machine):
+    """A task may have a limit above that of its job."""
+    machine.load("cgroup-v2-slurm-nested.json")
+    job = machine.context().limits().memory
+    task = next((machine.root / job.folder.lstrip("/")).rglob("task_0"))
+    (task / "memory.max").write_text(f"{2 * job.limit}\n")
+    assert machine.context().limits().memory == job
+    (task / "memory.max").write_text(f"{job.limit // 2}\n")
+    assert machine.context().limits().memory.limit == job.limit // 2
+
+
 @pytest.mark.parametrize("path", ["/../../other", "/elsewhere/c9", "/kubepods/pod1/elsewhere/gone"])
 def test_group_outside_the_mount_falls_back_to_the_mount_point(machine, path):
     """In a cgroup namespace the path may point out of the mount: then the mount point is the nearest group."""

@@ -14,7 +14,7 @@ import pytest
 from runferry.sampler import SamplerSettings, proctree
 from runferry.sampler.context import Context
 from runferry.sampler.engine import Engine
-from runferry.sampler.mounts import whole_disks
+from runferry.sampler.mounts import mount_of, read_mounts, whole_disks
 from runferry.sampler.probes.cpu import CpuProbe
 from runferry.sampler.probes.disk_io import DiskIoProbe
 from runferry.sampler.probes.disk_usage import DiskUsageProbe
@@ -157,6 +157,10 @@ def test_per_core_load(machine, sampled):
     machine.write({"/proc/stat": "cpu  0 0 0 0 0 0 0 0\ncpu0 85 0 10 100 5 0 0 0\ncpu1 0 0 0 200 0 0 0 0\n"})
     values = probe.next()
     assert values["cpu.0.cpu_percent"] == pytest.approx(75.0)
+    assert values["cpu.1.cpu_percent"] == 0.0
+    machine.write({"/proc/stat": "cpu  0 0 0 0 0 0 0 0\ncpu0 95 0 10 95 5 0 0 0 50 0\ncpu1 0 0 0 300 0 0 0 0 9 9\n"})
+    values = probe.next()
+    assert values["cpu.0.cpu_percent"] == 100.0  # its idle time fell; what guests used is in the first column
     assert values["cpu.1.cpu_percent"] == 0.0
 
 
@@ -375,6 +379,14 @@ def test_volumes_and_raids_count_on_their_disks(machine, sampled):
     machine.write(diskstats(**dict.fromkeys(("sda", "sda2", "sdb", "sdb2", "sdc", "md1", "dm-0", "dm-9"), (0, 0))))
     values = sampled(DiskIoProbe(), machine.context(disk_paths=("/", "/opaque"))).next()
     assert {key.split(".")[1] for key in values} == {"in", "out", "sda", "sdb", "dm-9"}
+
+
+def test_the_last_of_several_mounts_at_one_place_serves_it(machine):
+    """What was mounted over is hidden."""
+    machine.write(mountinfo(("8:1", "/", "ext4"), ("8:17", "/data", "xfs"), ("8:33", "/data", "ext4")))
+    mounts = read_mounts(machine.context(), "self")
+    assert mount_of("/data/x", mounts).device == "8:33"
+    assert mount_of("/database", mounts).device == "8:1"
 
 
 @pytest.mark.parametrize("number", ["104:1", "0:50"])

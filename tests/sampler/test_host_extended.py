@@ -141,7 +141,7 @@ def test_trouble_and_load_of_interfaces(machine, ctx, sampled):
     for name, speed in (("eth0", "10000\n"), ("eth1", "-1\n")):
         machine.write({f"/sys/class/net/{name}/device/x": "", f"/sys/class/net/{name}/speed": speed})
     probe = sampled(NetLinksProbe(), ctx)
-    machine.write(links(eth0=(125_000_000, 2, 4, 250_000_000, 6, 8), eth1=(0, 0, 0, 0, 0, 0)))
+    machine.write(links(eth0=(125_000_000, 2, 4, 250_000_000, 6, 8), eth1=(0, 0, 0, 0, 0, 0), veth7=(0, 1, 1, 0, 1, 1)))
     assert probe.next() == {
         "net.eth0.drops": 6,
         "net.eth0.errors": 4,

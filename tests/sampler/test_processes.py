@@ -72,6 +72,7 @@ def test_context_switches_and_run_delay(machine, ctx, sampled):
     }
     machine.process(4242)
     assert probe.next()["proc.ctxSwitches.volRate"] == 0.0
+    assert {key[0] for key, _ in probe.probe._rises._last} == {4242}  # the other is forgotten
 
 
 def test_major_faults_count_children_that_ended(machine, ctx, sampled):
