@@ -245,6 +245,7 @@ def test_self_metrics(engine, clock):
     clock.now = asked + 3
     built.tick(grace=0.0)
     assert built.samples[-1].values["sampler.slow.lagMs"] >= 3000
+    assert built.samples[-1].values["sampler.slow.stalled"] == 0
     for sample in built.samples:
         keys = [key for key in sample.values if key.startswith("sampler.")]
         assert all(any(metric.matches(key) for metric in engine_module.SELF_METRICS) for key in keys)
@@ -393,8 +394,9 @@ def test_a_paused_sampler_takes_the_first_and_the_last_sample_only(machine, cloc
     assert [sample.timestamp_ns // 10**9 - 1_700_000_000 for sample in samples] == [1000, 1010, 1040, 1050, 1050]
 
 
-def test_first_sample_comes_at_once_and_stop_is_quick():
+def test_first_sample_comes_at_once_and_stop_is_quick(monkeypatch):
     """On this machine: a first record within a moment of start, real keys, and an end without delay."""
+    monkeypatch.setattr("runferry.sampler.probes.cpu.LEAST_STRETCH", 0.0)
     first = threading.Event()
     samples = []
     sampler = Sampler(SamplerSettings(), lambda sample: (samples.append(sample), first.set()))

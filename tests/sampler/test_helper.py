@@ -252,6 +252,25 @@ def test_helper_ends_with_its_parent():
     os.close(watch)
 
 
+def test_a_helper_has_a_session_of_its_own(run_in_helper):
+    """Ctrl-C in the terminal is for the training."""
+    runner = run_in_helper("Steady")
+    runner.request(0.0)
+    pid = runner._child.pid
+    assert os.getsid(pid) == pid != os.getsid(0)
+
+
+def test_a_helper_leaves_in_the_middle_of_a_call(run_in_helper):
+    """The end of its input is enough: it need not be killed."""
+    runner = run_in_helper("Slow25")
+    runner.request(0.0)
+    with runner.ready:
+        assert runner.ready.wait_for(lambda: not runner.opening, 20)
+    assert runner.request(1.0)
+    runner.dismiss()
+    assert runner._child.wait(5) == 0
+
+
 def test_helper_stops_when_asked_to(run_in_helper):
     """Closing takes no time even while a call hangs, and leaves no child."""
     runner = opened(run_in_helper("Stuck"))

@@ -16,7 +16,7 @@ from runferry.sampler.command import run
 from runferry.sampler.engine import Engine
 from runferry.sampler.probes.disk_usage import DiskUsageProbe
 from runferry.sampler.probes.openmetrics import OpenMetricsProbe
-from runferry.sampler.supervisor import KILL_AFTER, HelperRunner
+from runferry.sampler.supervisor import FIRST_BACKOFF, KILL_AFTER, KILL_OPENING_AFTER, HelperRunner
 
 FAKES = Path(__file__).parent / "fake"
 
@@ -114,7 +114,7 @@ def test_everything_hangs_at_once(monkeypatch, tmp_path, mute, dead_mount):
 
     # The record of a tick that has just asked somebody waits for them for a tenth of the interval.
     grid = [(sample.timestamp_ns / 1e9 - started) % 1.0 for _, sample in beats[2:-1]]
-    handed_over = [at - sample.timestamp_ns / 1e9 for at, sample in beats]
+    handed_over = [at - sample.timestamp_ns / 1e9 for at, sample in beats[2:-1]]
     assert len(grid) >= 3
     assert max(grid) < 0.1
     assert max(handed_over) < 0.2
@@ -239,6 +239,43 @@ def test_a_call_that_never_ends(helped):
     assert helped.warnings == ["probe library hangs; its metrics are missing until it answers"]
 
 
+def test_a_driver_that_takes_long_to_open(helped):
+    """The first start of a driver may take more than the 30 s of a sample; after 120 s the helper is killed."""
+    helped.second()
+    (child,) = helped.spawned
+    waited = 0
+    while child.returncode is None:
+        helped.second()
+        waited += 1
+    assert waited == KILL_OPENING_AFTER
+    assert child.kills == 1
+
+
+def test_a_helper_that_answered_is_replaced_soon(helped):
+    """Each end in a row doubles the wait for the next helper; an answer makes it 5 s again."""
+
+    def wait_for_the_next():
+        count, waited = len(helped.spawned), 0
+        while len(helped.spawned) == count:
+            helped.second()
+            waited += 1
+        return waited
+
+    helped.second()
+    waits = []
+    for answers in (False, False, True):
+        child = helped.spawned[-1]
+        child.answer(metadata={})
+        helped.heard()
+        helped.second()
+        if answers:
+            child.answer(values={"library": 1}, duration=0.01, error=None, notices=[])
+            helped.heard()
+        child.end(1)
+        waits.append(wait_for_the_next() - 1)  # one tick to notice the end
+    assert waits == [FIRST_BACKOFF, 2 * FIRST_BACKOFF, FIRST_BACKOFF]
+
+
 @pytest.mark.parametrize("fields", [{"values": {"library": 1}}, {"values": 5, "duration": "long"}, {}])
 def test_an_answer_of_another_version(helped, fields):
     """A package that was updated under a run starts helpers that answer otherwise: an error, and another try."""
@@ -327,3 +364,48 @@ def test_a_hanging_system_file_does_not_hold_the_end(machine):
     assert warnings == ["a system file, or a probe of another package, does not answer; the last sample is missing"]
     release.set()
     sampler._thread.join(5)
+
+
+def test_a_hanging_system_file_leaves_no_helper(monkeypatch, machine):
+    """Whoever stops ends the helpers where the sampler's thread cannot."""
+    monkeypatch.setenv("PYTHONPATH", str(FAKES))
+    monkeypatch.syspath_prepend(str(FAKES))
+    import helper_probes
+
+    release, inside = threading.Event(), threading.Event()
+
+    class Blocked(Probe):
+        name = "blocked"
+
+        def sample(self, ctx, out):
+            if children():
+                inside.set()
+                release.wait(60)
+
+    sampler = Sampler(SamplerSettings(), lambda sample: None, root=str(machine.root), warn=lambda line: None)
+    sampler._engine._given = [helper_probes.Steady(), Blocked()]
+    sampler.start()
+    assert inside.wait(5)
+    sampler.stop()
+    assert children() == []
+    release.set()
+    sampler._thread.join(5)
+
+
+def test_probes_of_others_are_not_looked_for_at_the_end(monkeypatch, machine):
+    """Loading other packages takes long: a run that is already over does not wait for it."""
+    first, stopped, looked = threading.Event(), threading.Event(), []
+
+    def emit(sample):
+        first.set()
+        stopped.wait(20)
+
+    sampler = Sampler(SamplerSettings(), emit, root=str(machine.root))
+    sampler._engine._given = [Beat()]
+    monkeypatch.setattr(sampler._engine, "open_third_party", lambda: looked.append(1))
+    sampler.start()
+    assert first.wait(5)
+    sampler._stopping.set()
+    stopped.set()
+    sampler.stop()
+    assert looked == []
