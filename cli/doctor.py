@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from .text import PIPE_WIDTH, plain_json, printable
 
 if TYPE_CHECKING:
     from ..sampler.checkup import Checkup, Finding
+    from ..writer.settings import Resolved
 
 _ORDER = ("hangs", "failed", "ok", "absent", "off")
 
@@ -57,13 +59,24 @@ def command(
         probes=probes or None, skip_probes=skip_probes or None, disk_paths=disks or None, extended=extended or None
     )
     try:
-        settings = sampler_settings(resolve(given), pid=os.getpid(), label="")
+        resolved = resolve(given)
+        settings = sampler_settings(resolved, pid=os.getpid(), label="")
     except (SettingsError, ValueError) as error:
         raise click.UsageError(str(error)) from error
     found = check(settings, within=within, folder=folder)
+    found.warnings[:0] = _of_the_settings(resolved)
     found.findings.sort(key=lambda finding: _ORDER.index(finding.state))
     (_print_json if as_json else _print_text)(found)
     sys.exit(0 if found.healthy and not found.warnings else 1)
+
+
+def _of_the_settings(resolved: Resolved) -> Iterator[str]:
+    """What a run here would be told of its settings, and whether it samples at all."""
+    yield from resolved.warnings
+    if resolved.mode == "disabled":
+        yield "a run here writes nothing: the setting mode is disabled"
+    elif resolved.disable_stats:
+        yield "a run here has no system metrics: the setting disable_stats is on"
 
 
 def _print_json(found: Checkup) -> None:

@@ -78,13 +78,18 @@ def command(
         runferry record --id r1 --label a -- CMD                   # the first node
         runferry record --id r1 --label b --secondary -- CMD       # each of the others
     """
+    if probes or skip_probes:
+        from ..sampler.checkup import known_probes  # reads what is installed
+
+        if unknown := sorted({*probes, *skip_probes} - set(known := known_probes())):
+            raise click.UsageError(f"there is no probe {unknown[0]!r}; there are {', '.join(known)}")
     from .. import __version__
     from ..writer import Run, Settings, SettingsError, UsageError
     from ..writer.command import CommandError, run_command
     from ..writer.ranks import Role, rank_of
     from ..writer.report import say, warn_on_stderr
     from ..writer.resume import begin as begin_at
-    from ..writer.settings import resolve, tell
+    from ..writer.settings import resolve
 
     given = Settings(
         project=project,
@@ -116,8 +121,7 @@ def command(
         start = begin_at(settings, os.environ, role, argv=cmd)
     except (SettingsError, UsageError) as error:
         raise click.UsageError(str(error)) from error
-    tell(settings, warn_on_stderr)
-    for line in start.warnings:
+    for line in (*settings.warnings, *start.warnings):  # --quiet and --json leave warnings
         warn_on_stderr(line)
 
     runs: list[Run] = []

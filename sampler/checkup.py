@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,9 @@ from .environment import context_facts, host_facts
 from .gathering import Gathering
 from .interpreter import interpreter
 from .machine import limits_told, machine_facts
-from .probe import Probe, ProbeUnavailableError, Tier, Values
+from .misfits import misfits
+from .probe import Probe, ProbeUnavailableError, Tier, Values, in_words
+from .registry import unknown_probes
 from .settings import SamplerSettings
 
 WITHIN = 10.0  # s for all
@@ -43,7 +45,7 @@ class Finding:
     state: str = "hangs"
     """ok, off (it runs on request), absent (its source is not here), failed, or hangs."""
     why: str = "while it was loaded"
-    """What is missing, went wrong or does not answer; empty for ok."""
+    """What is missing, went wrong or does not answer; of ok what there is to say of it, mostly nothing."""
     keys: tuple[str, ...] = ()
     open_ms: float | None = None
     """Milliseconds, of wall time: to find and open the source; a helper's start included."""
@@ -113,6 +115,7 @@ def check(
     for patient in patients:
         patient.leave()
     gathering.take(_PARTING)  # commands that were still out are being ended
+    misfit = [*unknown_probes(settings, known_probes()), *misfits(ctx)]
     found_out = bounds.take(max(0.1, deadline - time.monotonic()))
     facts.take(max(0.1, deadline - time.monotonic()))
     unknown = [f"{name} cannot be told: {why}" for name, why in bounds.missing.items()]
@@ -120,7 +123,7 @@ def check(
     for finding in found:
         if finding.state == "hangs" and finding.why.startswith("while"):
             finding.why = f"no answer within {within:g} s, {finding.why}"
-    return Checkup(found, found_out.get("limits", {}), [*found_out.get("warnings", ()), *unknown])
+    return Checkup(found, found_out.get("limits", {}), [*misfit, *found_out.get("warnings", ()), *unknown])
 
 
 def known_probes() -> list[str]:
@@ -186,7 +189,7 @@ class _Patient:
         except ProbeUnavailableError as error:
             finding.end("absent", str(error))
         except Exception as error:  # what a probe raises is what is asked for
-            finding.end("failed", f"{type(error).__name__}: {error}")
+            finding.end("failed", in_words(error))
         return {}
 
     def _examine_here(self, begun: float) -> None:
@@ -246,8 +249,11 @@ class _Patient:
 
     def _conclude(self, values: Values) -> None:
         self.finding.keys = tuple(sorted(values))
+        notices = "; ".join(self._probe.notices)
         if values:
-            self.finding.end("ok")
+            self.finding.end("ok", notices)
+        elif notices:
+            self.finding.end("failed", notices)
         else:
             self.finding.end("absent", "it is here, and has nothing to tell")
 
@@ -273,14 +279,29 @@ def _warnings(ctx: Context, folder: str) -> list[str]:
         shm = os.statvfs(ctx.path(_SHM))
         if shm.f_blocks * shm.f_frsize <= _SMALL_SHM:
             found.append(f"{_SHM} is small: data loaders with workers fail; give the container more (--shm-size)")
-    place = os.statvfs(folder) if hasattr(os, "statvfs") else None
+    return [*found, *_of_the_folder(folder)]
+
+
+def _of_the_folder(folder: str) -> Iterator[str]:
+    """What stands against logs below `folder`. A run makes it where it is not there: then it is that which is above."""
+    where = os.path.abspath(folder)  # noqa: PTH100 - resolves no link
+    while not os.path.lexists(where):
+        where = os.path.dirname(where)  # noqa: PTH120 - as above
+    if not os.path.isdir(where):  # noqa: PTH112 - as above
+        yield f"{folder} takes no logs: {'it' if _same(where, folder) else where} is no folder (--dir)"
+        return
+    place = os.statvfs(where) if hasattr(os, "statvfs") else None
     if place is not None and place.f_bavail * place.f_frsize < _LITTLE_DISK:
-        found.append(f"{folder} has {place.f_bavail * place.f_frsize >> 20} MiB left, for logs")
+        yield f"{folder} has {place.f_bavail * place.f_frsize >> 20} MiB left, for logs"
     if place is not None and place.f_files and not place.f_favail:
-        found.append(f"{folder} takes no more files: its inodes are used up")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        found.append(f"{folder} takes no logs: no permission to write there (--dir)")
-    return found
+        yield f"{folder} takes no more files: its inodes are used up"
+    if not os.access(where, os.W_OK | os.X_OK):
+        place_of = "there" if _same(where, folder) else f"to {where}, where it is to be made"
+        yield f"{folder} takes no logs: no permission to write {place_of} (--dir)"
+
+
+def _same(where: str, folder: str) -> bool:
+    return where == os.path.abspath(folder)  # noqa: PTH100 - as above
 
 
 def _mount_lines(ctx: Context) -> list[str]:

@@ -105,6 +105,11 @@ class Sampler:
         self._asked.wait(timeout)
         return self._engine.settle(max(0.0, begun + timeout - time.monotonic()))
 
+    @property
+    def idle(self) -> bool:
+        """Whether it has begun, and no probe has anything to deliver: no sample will come."""
+        return self._asked.is_set() and not self.loading and self._engine.idle
+
     def metadata(self) -> dict[str, Any]:
         """What the probes that have opened know of their devices: fields of the hardware record."""
         return self._engine.metadata()

@@ -12,7 +12,8 @@ from .clock import Clock
 from .context import Context
 from .keys import KeyTable
 from .metric import Kind, Metric, Origin
-from .probe import Probe, Tier, Values
+from .misfits import idle_probes, misfits
+from .probe import Probe, Tier, Values, in_words
 from .runners import InlineRunner, Runner, ThreadRunner, answer_within
 from .settings import SamplerSettings
 
@@ -102,6 +103,9 @@ class Engine:
         """Open the inline probes and start the others."""
         self._ctx.begin(self._clock.monotonic())
         probes = self._given
+        if probes is None:
+            for line in (*misfits(self._ctx), *idle_probes(self._ctx)):
+                self._warn(line)
         self._start(registry.built_in(self._settings, self._warn, root=self._ctx.root) if probes is None else probes)
 
     def open_third_party(self) -> None:
@@ -119,9 +123,11 @@ class Engine:
                     self.runners.append(self._runner(probe))
                 else:
                     self.absent[label] = reason
+                    if probe.name in (self._settings.probes or ()):  # asked for by name
+                        self._warn(f"probe {label} is left out: {reason}")
             except Exception as error:  # the other probes go on without it
-                self.absent[label] = repr(error)
-                self._warn(f"probe {label} is left out: {error!r}")
+                self.absent[label] = in_words(error)
+                self._warn(f"probe {label} is left out: {in_words(error)}")
 
     def _runner(self, probe: Probe) -> Runner:
         if probe.tier is Tier.INLINE:
@@ -182,6 +188,11 @@ class Engine:
             self._ready.wait_for(lambda: self._woken or not any(runner.opening for runner in opening), timeout)
         return any(runner.reason is None and not runner.opening for runner in opening)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no probe can deliver anything any more; from any thread."""
+        return all(runner.reason is not None and not runner.broken for runner in list(self.runners))
+
     def wake(self) -> None:
         """End a wait in `settle`, now and later; from any thread."""
         with self._ready:
@@ -202,7 +213,7 @@ class Engine:
             self.absent.pop(label, None)
             if runner.reason is not None:
                 self.absent[label] = runner.reason
-                if runner.loud:
+                if runner.loud or runner.probe.name in (self._settings.probes or ()):  # asked for by name
                     self._warn_once(f"absent {label}", f"probe {label} is left out: {runner.reason}")
             if runner.stats.stalled:
                 self._warn_once(f"stall {label}", f"probe {label} hangs; its metrics are missing until it answers")

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .probe import in_words
+
 Fields = dict[str, Any]
 Fact = Callable[[], Mapping[str, Any]]
 
@@ -44,7 +46,7 @@ class Gathering:
         try:
             fields, failure = fact(), ""
         except Exception as error:  # no such user, no permission, or a fault of ours: the others are told all the same
-            fields, failure = {}, f"{type(error).__name__}: {error}"
+            fields, failure = {}, in_words(error)
         self._end(name, fields, failure)
 
     def _end(self, name: str, fields: Mapping[str, Any], failure: str) -> None:

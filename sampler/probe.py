@@ -29,6 +29,15 @@ class ProbeUnavailableError(Exception):
         self.loud = loud
 
 
+def in_words(error: Exception) -> str:
+    """What went wrong, for people: errors of ours and the system's say it in their text, of others it takes the type."""
+    text, kind = str(error), type(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    ours = kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return text if ours and text else f"{kind.__name__}: {text}" if text else kind.__name__
+
+
 class Stats:
     """How a probe fares, kept by whatever runs it."""
 

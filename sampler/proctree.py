@@ -154,7 +154,8 @@ def parse_stat(text: str) -> Process:
     )
 
 
-def _process(ctx: Context, pid: int) -> Process | None:
+def read_process(ctx: Context, pid: int) -> Process | None:
+    """The process, perhaps one that has ended and is not reaped yet; None if there is none."""
     text = ctx.read(f"/proc/{pid}/stat")
     if text is None:
         return None
@@ -181,7 +182,7 @@ def _children_by_scan(ctx: Context) -> dict[int, list[int]]:
     """Children of every process: for kernels without CONFIG_PROC_CHILDREN; reads all of /proc."""
     children: dict[int, list[int]] = {}
     for name in ctx.list("/proc"):
-        process = _process(ctx, int(name)) if name.isascii() and name.isdecimal() else None
+        process = read_process(ctx, int(name)) if name.isascii() and name.isdecimal() else None
         if process is not None:
             children.setdefault(process.parent, []).append(process.pid)
     return children
@@ -209,8 +210,8 @@ def snapshot(ctx: Context, pid: int, *, tree: bool, own: Collection[int]) -> Sna
     pids = walk(ctx, pid, helpers) if tree else iter((pid,))
     counted = [
         process._replace(rss=_resident(ctx, process))
-        for process in (_process(ctx, each) for each in pids)
+        for process in (read_process(ctx, each) for each in pids)
         if process is not None
     ]
-    found = [process for process in (_process(ctx, each) for each in helpers) if process is not None]
+    found = [process for process in (read_process(ctx, each) for each in helpers) if process is not None]
     return Snapshot(counted, found, dict(_ended))

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -225,12 +225,17 @@ def _may_be_offered(places: Iterable[str]) -> bool:
     return any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder)
 
 
+def unknown_probes(settings: SamplerSettings, known: Collection[str]) -> Iterator[str]:
+    """A line for each probe that the settings name and that there is not."""
+    for name in sorted({*(settings.probes or ()), *settings.skip_probes, *settings.probe_intervals} - set(known)):
+        yield f"there is no probe {name!r}; there are {', '.join(sorted(known))}"
+
+
 def third_party(settings: SamplerSettings, warn: Callable[[str], None]) -> Iterator[Probe]:
     """Probes of installed packages. One that cannot be loaded, takes a name of ours, or is not there: a warning."""
     entries = _offers()
-    known = {*BUILT_IN, *(entry.name for entry in entries)}
-    for name in sorted({*(settings.probes or ()), *settings.skip_probes, *settings.probe_intervals} - known):
-        warn(f"there is no probe {name!r}; there are {', '.join(sorted(known))}")
+    for line in unknown_probes(settings, {*BUILT_IN, *(entry.name for entry in entries)}):
+        warn(line)
     for entry in entries:
         if entry.name in BUILT_IN:
             warn(f"probe {entry.name!r} of {entry.value} is not used: the name is taken")

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from .context import Context
-from .probe import Probe, ProbeUnavailableError, Stats, Values
+from .probe import Probe, ProbeUnavailableError, Stats, Values, in_words
 from .settings import SamplerSettings
 
 LEAST_DEADLINE, LONGEST_DEADLINE = 1.0, 5.0  # s for an answer, before a probe is said to hang
@@ -96,7 +96,7 @@ def sample_once(runner: Runner, ctx: Context) -> Values:
         runner.probe.sample(ctx, values)
     except Exception as error:  # a probe that fails loses its own keys only
         runner.stats.errors += 1
-        runner.stats.last_error = repr(error)
+        runner.stats.last_error = in_words(error)
     runner.stats.duration = time.perf_counter() - started
     return values
 
@@ -108,9 +108,9 @@ def open_probe(runner: Runner, ctx: Context) -> bool:
     except ProbeUnavailableError as error:
         runner.reason, runner.loud = str(error), error.loud
     except Exception as error:  # as in sample_once
-        runner.reason, runner.broken = f"cannot be opened: {error!r}", True
+        runner.reason, runner.broken = f"cannot be opened: {in_words(error)}", True
         runner.stats.errors += 1
-        runner.stats.last_error = repr(error)
+        runner.stats.last_error = in_words(error)
     return runner.reason is None
 
 

@@ -21,7 +21,7 @@ class Chooser:
     """The filters of the settings: patterns that are searched in `endpoint.metric`, each perhaps with some of labels.
 
     A series is kept if for any one of them the name matches and so do all of its labels; a label that is not there
-    does not. Without filters all are kept. `broken` names the patterns that are none: they keep nothing.
+    does not. Without filters all are kept. `broken` tells which expressions are none: their patterns keep nothing.
     """
 
     def __init__(self, filters: Filters) -> None:
@@ -30,11 +30,20 @@ class Chooser:
         self._rules: list[tuple[re.Pattern[str], dict[str, re.Pattern[str]]]] = []
         labels_of = filters if isinstance(filters, Mapping) else {pattern: {} for pattern in filters}
         for pattern, labels in labels_of.items():
-            try:
-                rule = {label: re.compile(value) for label, value in labels.items()}
-                self._rules.append((re.compile(pattern), rule))
-            except re.error:
-                self.broken.append(pattern)
+            name = self._compiled(pattern)
+            found = {
+                label: self._compiled(text, f" (label {label!r} of {pattern!r})") for label, text in labels.items()
+            }
+            rule = {label: value for label, value in found.items() if value is not None}
+            if name is not None and len(rule) == len(found):
+                self._rules.append((name, rule))
+
+    def _compiled(self, text: str, where: str = "") -> re.Pattern[str] | None:
+        try:
+            return re.compile(text)
+        except re.error as error:
+            self.broken.append(f"{text!r}{where} is no regular expression: {error}")
+            return None
 
     def may_keep(self, name: str) -> bool:
         """Whether any series of the metric `name` (with the endpoint before it) can be kept."""

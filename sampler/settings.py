@@ -114,6 +114,7 @@ class SamplerSettings:
     coreweave_metadata_endpoint: str = COREWEAVE_PATH
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "interval", _seconds("sampling interval", self.interval))
         if not self.interval >= LEAST_INTERVAL:  # written so that NaN fails too
             raise ValueError(f"sampling interval {self.interval!r} s: cannot be less than {LEAST_INTERVAL} seconds")
         if self.interval > LONGEST_INTERVAL:
@@ -130,7 +131,9 @@ class SamplerSettings:
         for name in ("probe_intervals", "open_metrics_endpoints", "open_metrics_http_headers"):
             object.__setattr__(self, name, _mapping(name, getattr(self, name)))
         object.__setattr__(self, "open_metrics_filters", _filters(self.open_metrics_filters))
-        intervals = {probe: float(seconds) for probe, seconds in self.probe_intervals.items()}
+        intervals = {
+            probe: _seconds(f"interval of probe {probe!r}", seconds) for probe, seconds in self.probe_intervals.items()
+        }
         for probe, seconds in intervals.items():
             if not 0 <= seconds <= LONGEST_INTERVAL:
                 raise ValueError(f"interval of probe {probe!r}: {seconds!r} s is not from 0 to {LONGEST_INTERVAL:.0f}")
@@ -140,6 +143,13 @@ class SamplerSettings:
         """Name -> value for JSON, of all that `repr` shows: no secret is among it."""
         hidden = {each.name for each in fields(self) if not each.repr}
         return {name: value for name, value in asdict(self).items() if name not in hidden}
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} {value!r}: expected a number of seconds") from None
 
 
 def _mapping(name: str, value: Any) -> dict[str, Any]:

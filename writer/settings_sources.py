@@ -23,7 +23,7 @@ from .settings_table import (
     Setting,
     key_of,
 )
-from .settings_values import FLAG, FOLDER, Kind, split, unwrapped
+from .settings_values import FLAG, FOLDER, Kind, WrongError, split, unwrapped
 
 DEFAULT = "default"
 
@@ -184,9 +184,10 @@ def _decide(setting: Setting[Any], sources: Iterable[Source]) -> Decision:
             kind: Kind[Any] = FLAG if is_switch else setting.kind
             try:
                 value = kind.read(split(given.value) if kind.listed and source.is_text else unwrapped(given.value))
-            except Exception:  # whatever the value's type does when it is asked
+            except Exception as error:  # whatever the value's type does when it is asked
                 shown = "..." if kind.secret else _shown(given.value)
-                text = f"{given.shown}={shown}: {key} takes {kind.takes}"
+                why = f"{error}; " if isinstance(error, WrongError) else ""
+                text = f"{given.shown}={shown}: {why}{key} takes {kind.takes}"
                 fatal = not source.is_text or (setting.steers and not is_switch)
                 problems.append(Problem(text, given.place, fatal))
                 continue

@@ -32,6 +32,10 @@ class Hidden(dict[str, Any]):
         return f"<values of {', '.join(sorted(self))}>" if self else "{}"
 
 
+class WrongError(ValueError):
+    """What is wrong with a value, in words that repeat nothing of it that may be secret."""
+
+
 class Kind(Generic[T]):
     """What a setting takes.
 
@@ -87,8 +91,11 @@ def split(text: str) -> tuple[str, ...]:
     if text.lstrip().startswith("["):
         import json
 
-        with suppress(ValueError):
+        try:
             return _texts(json.loads(text))
+        except ValueError as error:
+            if re.match(r"\s*\[\s*\"", text):  # nobody's first item begins so
+                raise WrongError("it begins as a JSON list, and is none") from error
     return tuple(part for item in text.split(",") if (part := item.strip()))
 
 
@@ -216,20 +223,29 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _intervals(value: Any) -> dict[str, float]:
     intervals = {name: float(seconds) for name, seconds in _mapping(value).items()}
-    if not all(0 <= seconds <= 1e6 for seconds in intervals.values()):  # as the sampler has it
-        raise ValueError
+    for name, seconds in intervals.items():
+        if not 0 <= seconds <= 1e6:  # as the sampler has it
+            raise WrongError(f"{seconds:g} s for {name!r} is not from 0 to 1,000,000")
     return intervals
 
 
 def _address(value: Any) -> str:
     url = _text(value).strip()
+    if re.match(r"https?://[^\s/?#]*@", url):
+        raise WrongError("the URL holds a user or a password: give a header Authorization instead")
     if url and not re.fullmatch(r"https?://[^\s/@?#]+([/?#].*)?", url):
         raise ValueError
     return url
 
 
 def _endpoints(value: Any) -> dict[str, str]:
-    return {name: _address(url) for name, url in _mapping(value).items()}
+    found = {}
+    for name, url in _mapping(value).items():
+        try:
+            found[name] = _address(url)
+        except WrongError as error:
+            raise WrongError(f"{name!r}: {error}") from None
+    return found
 
 
 def _headers(value: Any) -> Hidden:
@@ -319,7 +335,7 @@ BYTES = Kind("bytes, or text such as 500 MB or 1 GiB", _byte_count, write=_amoun
 COUNT = Kind("a whole number; 0 for what is found", _count)
 NUMBER = Kind("a whole number from 1", _whole(1))
 SAMPLES = Kind("a whole number; -1 for all", _whole(-1))
-INTERVALS = Kind("seconds by probe, as `name=30, ...` or a JSON object", _intervals, write=_as_json)
+INTERVALS = Kind("seconds from 0 to 1,000,000 by probe, as `name=30, ...` or a JSON object", _intervals, write=_as_json)
 ADDRESS = Kind("an http(s) URL without a user and a password", _address)
 ENDPOINTS = Kind(
     "http(s) URLs by name, without a user and a password, as `name=URL, ...` or a JSON object",

@@ -44,7 +44,9 @@ class DiskUsageProbe(Probe):
         """Used bytes; the percentage leaves out what is reserved for root, as `df` does."""
         try:
             sizes = os.statvfs(ctx.path(self.instance))
-        except (OSError, ValueError):  # not there, or no valid path: absent is not zero
+        except (OSError, ValueError) as error:  # not there, or no valid path: absent is not zero
+            why = getattr(error, "strerror", None) or str(error)
+            self.notices = [f"this path cannot be reached: {why}"]
             return
         used = sizes.f_blocks - sizes.f_bfree
         usable = used + sizes.f_bavail

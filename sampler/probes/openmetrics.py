@@ -69,9 +69,7 @@ class OpenMetricsProbe(Probe):
         self._endpoint: Endpoint | None = None
         chooser = Chooser(settings.open_metrics_filters)
         self._series = SeriesTable(endpoint, chooser, self._overflow)
-        self.notices: list[str] = [
-            f"{pattern!r} is no regular expression; it keeps nothing" for pattern in chooser.broken
-        ]
+        self.notices: list[str] = [f"{text}; it keeps nothing" for text in chooser.broken]
         self._told_malformed = False
 
     def __repr__(self) -> str:

@@ -110,6 +110,22 @@ def test_wrong_usage(arguments):
     assert "memory" in out or "range" in out
 
 
+def test_what_a_run_would_be_told_of_its_settings(told, monkeypatch):
+    """Wrong values and names of variables, and that nothing is sampled at all."""
+    told(Finding("cpu", "inline", "ok", ""))
+    assert doctor()[0] == 0
+    monkeypatch.setenv("RUNFERRY_KEY_CAP", "many")
+    monkeypatch.setenv("RUNFERRY_KEY_CUP", "1")
+    monkeypatch.setenv("RUNFERRY_DISABLE_STATS", "true")
+    code, out = doctor()
+    assert code == 1
+    assert "RUNFERRY_KEY_CAP='many': key_cap takes" in out
+    assert "RUNFERRY_KEY_CUP (did you mean RUNFERRY_KEY_CAP?)" in out
+    assert "has no system metrics: the setting disable_stats" in out
+    monkeypatch.setenv("RUNFERRY_MODE", "disabled")
+    assert "writes nothing: the setting mode is disabled" in doctor()[1]
+
+
 HUNG = """
 import sys, threading
 from runferry.sampler import Probe

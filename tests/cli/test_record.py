@@ -112,6 +112,33 @@ def test_what_a_command_shorter_than_the_interval_used(tmp_path):
     assert "memory_percent" in samples[-1]
 
 
+@pytest.mark.parametrize("option", ["--probe", "--skip-probe"])
+def test_a_probe_that_there_is_not(tmp_path, option):
+    """A typing error: 2, before the command is run."""
+    with record(tmp_path, "touch", str(tmp_path / "ran"), options=(option, "nope")) as child:
+        _, err = child.communicate(timeout=50)
+
+    assert (child.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "there is no probe 'nope'; there are " in err
+
+
+def test_settings_that_name_nothing_are_told(tmp_path):
+    """Also with --quiet, which leaves warnings: of a setting's value, and of what the sampler does not find."""
+    options = ("--quiet", "--disk", "/nope", "--probe", "disk_usage", "--probe", "load")
+    wrong = {**clean(), "RUNFERRY_GPU_DEVICE_IDS": '["0"'}
+    with job(
+        [*PROGRAM, "--dir", tmp_path, *options, "--", "sleep", "0.4"],
+        env=wrong, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        _, err = child.communicate(timeout=50)
+
+    assert child.returncode == 0
+    assert "it begins as a JSON list, and is none" in err
+    assert "disk_usage:/nope: this path cannot be reached" in err
+    assert "probe 'load' does not run" in err
+    assert len(err.splitlines()) == 3
+
+
 def test_options_name_the_run(tmp_path):
     """Project, name, id, group, tags, and a command whose options look like ours."""
     options = ("--project", "p", "--name", "n", "--id", "x1", "--group", "g", "--tag", "a", "--tag", "b")

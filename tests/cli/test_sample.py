@@ -28,7 +28,7 @@ def test_interval_below_the_least_is_a_usage_error():
     """A wrong option is exit code 2 and says what is allowed."""
     result = CliRunner().invoke(group, ["sample", "--watch", "--interval", "0.01"])
     assert result.exit_code == 2
-    assert "0.1 seconds" in result.output
+    assert "0.1" in result.output.partition("range")[2]
 
 
 def test_watch_prints_lines_until_interrupted():
@@ -83,3 +83,46 @@ def test_nothing_to_tell_is_1():
     result = CliRunner().invoke(group, ["sample", "--interval", "0.1", "--probe", "portable"])
     assert result.exit_code == 1
     assert "nothing could be read" in result.output
+
+
+def watch(*arguments):
+    """Runs `sample --watch` to its end: exit code, lines, standard error."""
+    command = [sys.executable, "-m", "runferry.cli", "sample", "--watch", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("probe", "why"), [("load", "only with the setting extended"), ("portable", "is not on this machine")]
+)
+def test_a_watch_with_nothing_to_read_ends(probe, why):
+    """1, at once, and why."""
+    code, lines, errors = watch("--probe", probe)
+    assert (code, lines) == (1, [])
+    assert why in errors
+    assert "nothing could be read" in errors
+
+
+def test_a_watch_ends_with_its_process():
+    """Nobody has waited for it yet: it has ended all the same."""
+    with subprocess.Popen(["sleep", "1"]) as process:
+        code, lines, errors = watch("--pid", str(process.pid), "--interval", "0.2", "--probe", "cpu")
+    assert code == 0
+    assert lines
+    assert f"process {process.pid} has ended" in errors
+
+
+def test_the_settings_of_runs_hold_and_options_go_before_them(monkeypatch):
+    """Variables choose; what is wrong among them is told; costs of probes come on request only."""
+    monkeypatch.setenv("RUNFERRY_PROBES", "memory")
+    monkeypatch.setenv("RUNFERRY_LABEL", "variable")
+    monkeypatch.setenv("RUNFERRY_PROBE_INTERVALS", "cpu=-1")
+    result = CliRunner().invoke(group, ["sample", "--interval", "0.1"])
+    assert set(json.loads(result.stdout)["values"]) >= {"memory_percent/l:variable"}
+    assert all(key.endswith("/l:variable") and "cpu" not in key for key in json.loads(result.stdout)["values"])
+    assert "-1 s for 'cpu'" in result.stderr
+
+    result = CliRunner().invoke(group, ["sample", "--interval", "0.1", "--probe", "cpu", "--label", "option"])
+    values = json.loads(result.stdout)["values"]
+    assert "cpu/l:option" in values
+    assert not any("memory" in key or key.startswith("sampler.") for key in values)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from runferry.sampler import Probe, ProbeUnavailableError, SamplerSettings, Tier, checkup
 from runferry.sampler.checkup import check
+from runferry.sampler.probes.disk_usage import DiskUsageProbe
 from runferry.sampler.probes.nvidia import NvidiaProbe
 
 FAKES = Path(__file__).parent / "fake"
@@ -80,7 +81,7 @@ def test_what_is_here_and_what_it_costs(machine):
         (Acted("a", reason="only with the setting extended"), "off", "only with the setting extended"),
         (Acted("a", open=ProbeUnavailableError("no device")), "absent", "no device"),
         (Acted("a", discover=ValueError("x")), "failed", "ValueError: x"),
-        (Acted("a", open=PermissionError(13, "Permission denied")), "failed", "PermissionError: [Errno 13] Permission denied"),
+        (Acted("a", open=PermissionError(13, "Permission denied")), "failed", "Permission denied"),
         (Acted("a", sample=ValueError("x")), "failed", "ValueError: x"),
         (Acted("a", values={}), "absent", "it is here, and has nothing to tell"),
     ],
@@ -176,3 +177,38 @@ def test_what_a_run_will_stumble_over_is_a_warning(machine, monkeypatch):
 
     for words in ("hidepid", "sys.executable", "MiB left", "no permission"):
         assert any(words in warning for warning in found.warnings), found.warnings
+
+
+def test_a_notice_is_told(machine):
+    """Of a probe without values it is what went wrong: a path that is not there."""
+    found, whole = checked(machine, *DiskUsageProbe.instances(SamplerSettings(disk_paths=("/nope",))))
+    assert (found["disk_usage:/nope"].state, whole.healthy) == ("failed", False)
+    assert found["disk_usage:/nope"].why == "this path cannot be reached: No such file or directory"
+
+
+def test_settings_that_name_nothing_are_warnings(machine):
+    """A process and a probe that are not there; errors in words, not Python's."""
+    machine.write({"/proc/stat": "cpu0 1 0 0 1\n"})
+    _, whole = checked(machine, pid=99, skip_probes=("nope",), disk_paths=("/nope",))
+    assert [line for line in whole.warnings if "no process 99" in line]
+    assert [line for line in whole.warnings if "no probe 'nope'" in line]
+    assert not [line for line in whole.warnings if "Error" in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("new/er", None),
+        (".", None),
+        ("file", "file takes no logs: it is no folder (--dir)"),
+        ("file/below", "/file is no folder (--dir)"),
+    ],
+)
+def test_where_logs_are_to_go(machine, monkeypatch, name, words):
+    """A folder that is yet to be made is none the worse; what is no folder is told."""
+    monkeypatch.chdir(machine.root)
+    (machine.root / "file").touch()
+    whole = check(SamplerSettings(), root=str(machine.root), folder=name, probes=())
+    of_logs = [line for line in whole.warnings if "logs" in line or "statvfs" in line]
+    assert len(of_logs) == (words is not None)
+    assert words is None or of_logs[0].endswith(words)

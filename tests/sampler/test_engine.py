@@ -82,7 +82,7 @@ def test_failing_probe_loses_its_own_keys_only(engine):
     for _ in range(3):
         built.tick()
     assert [sample.values for sample in built.samples] == [{"x": 1, "y": 2}] * 3
-    assert built.warnings == ["probe fixed failed: RuntimeError('boom')"]
+    assert built.warnings == ["probe fixed failed: RuntimeError: boom"]
 
 
 def test_notices_of_a_probe_are_told_once(engine):

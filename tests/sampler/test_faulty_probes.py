@@ -122,7 +122,7 @@ def test_a_thread_opens_a_probe_again(engine, clock):
     tick(built, clock)
     built.close(1.0)
     assert [sample.values for sample in built.samples][-1] == {"beat": 1}
-    assert built.warnings == ["probe beat failed: ValueError('not yet')"]
+    assert built.warnings == ["probe beat failed: ValueError: not yet"]
 
 
 def test_many_that_hang_do_not_add_up(engine, clock, monkeypatch):

@@ -108,7 +108,7 @@ def test_failing_sample_keeps_what_it_wrote(run_in_helper):
     """An exception in the probe is counted and told; values written before it count."""
     runner = opened(run_in_helper("Failing"))
     assert answer(runner, 1.0) == {"failing.before": 1}
-    assert (runner.stats.errors, runner.stats.last_error) == (1, "RuntimeError('no luck')")
+    assert (runner.stats.errors, runner.stats.last_error) == (1, "RuntimeError: no luck")
 
 
 def test_unavailable_probe_is_not_asked_again(run_in_helper):

@@ -149,8 +149,18 @@ def test_a_pattern_that_is_none_is_told():
     """The others hold; if there is no other, nothing is kept, rather than all."""
     with Scraped(BODY, open_metrics_filters=["(", "other"]) as scraped:
         assert len(scraped.next()) == 2
-        assert scraped.probe.notices == ["'(' is no regular expression; it keeps nothing"]
+        (notice,) = scraped.probe.notices
+        assert notice.startswith("'(' is no regular expression: ")
+        assert notice.endswith("; it keeps nothing")
     assert scrape(BODY, open_metrics_filters=["("]) == [{}]
+
+
+def test_a_labels_pattern_that_is_none_is_told_with_its_label():
+    """Not the pattern of the name, which is none the worse for it."""
+    with Scraped(BODY, open_metrics_filters={"other": {"instance": "["}}) as scraped:
+        assert scraped.next() == {}
+        (notice,) = scraped.probe.notices
+        assert notice.startswith("'[' (label 'instance' of 'other') is no regular expression: ")
 
 
 def test_a_counters_total_can_be_chosen_by_its_own_name():

@@ -137,3 +137,17 @@ def test_counter_sums_rises_and_rebases_on_reset():
     assert [counter.since_first(raw) for raw in (100, 150, 30, 50, 50)] == [0, 50, 50, 70, 70]
     rises = Counter()
     assert [rises.rise(raw) for raw in (5, 9, 2, 3, 3)] == [None, 4, None, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"interval": "x"}, "sampling interval 'x': expected a number of seconds"),
+        ({"interval": None}, "sampling interval None: expected"),
+        ({"probe_intervals": {"cpu": "x"}}, "interval of probe 'cpu' 'x': expected"),
+    ],
+)
+def test_seconds_that_are_none(given, words):
+    """ValueError, which names the setting."""
+    with pytest.raises(ValueError, match=words):
+        SamplerSettings(**given)

@@ -338,7 +338,7 @@ def test_a_stall_that_ends_in_an_error_is_told_once(clock, machine):
     errors.append(1)
     tick()
     tick()
-    assert warnings[1:] == ["probe timing failed: TimeoutError('error 1')"]
+    assert warnings[1:] == ["probe timing failed: TimeoutError: error 1"]
     built.close(1.0)
 
 

@@ -368,6 +368,15 @@ def test_a_value_is_written_as_it_may_be_given(setting, values):
         ({"resume": "1"}, "resume='1': resume takes "),
         ({"resume": 2}, "resume=2: resume takes "),
         ({"mode": "shard"}, "mode='shard': mode takes offline, online, disabled, dryrun (offline), run (online) or sh"),
+        ({"probe_intervals": {"cpu": -1}}, "probe_intervals=a dict: -1 s for 'cpu' is not from 0 to 1,000,000; "),
+        (
+            {"open_metrics_endpoints": {"n": "http://u:pw@h/m"}},
+            "open_metrics_endpoints=a dict: 'n': the URL holds a user or a password: give a header Authorization",
+        ),
+        (
+            {"dcgm_exporter": "http://u:pw@h/m"},
+            "dcgm_exporter='http://u:[redacted]@h/m': the URL holds a user or a password: ",
+        ),
         ({"resume": "sometimes"}, "resume='sometimes': resume takes allow, must, never, auto, true (auto) or false"),
     ],
 )
@@ -379,6 +388,14 @@ def test_an_error_says_what_the_setting_takes(given, says):
     with pytest.raises(SettingsError) as caught:
         resolve(Settings(), given, {})
     assert str(caught.value).startswith(f"settings: {says}")
+
+
+def test_a_list_that_is_half_json_is_told():
+    """It is no list of one odd path. What merely begins with a bracket is text."""
+    resolved = resolve(Settings(), None, {"RUNFERRY_DISK_PATHS": '["/a", "/b"', "RUNFERRY_TAGS": "[wip],x"})
+    assert (resolved.disk_paths, resolved.tags) == (("/",), ("[wip]", "x"))
+    (line,) = resolved.warnings
+    assert "it begins as a JSON list, and is none; disk_paths takes a list" in line
 
 
 def test_lists_of_the_environment():
