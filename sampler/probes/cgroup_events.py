@@ -59,7 +59,7 @@ class CgroupEventsProbe(ExtendedProbe):
     )
 
     def __init__(self) -> None:
-        self._events = Totals[tuple[str, str]]()  # by folder, too: another group may own the limit later
+        self._events = {event: Totals[str]() for event in EVENTS}  # by folder: another group may own the limit later
         self._throttled = Totals[str]()
 
     def discover(self, ctx: Context) -> str | None:
@@ -86,7 +86,7 @@ class CgroupEventsProbe(ExtendedProbe):
         counts = throttling(ctx, limits.quota) if limits.quota is not None else None
         if limits.quota is not None and counts is not None and counts.milliseconds is not None:
             self._throttled.update({limits.quota.folder: counts.milliseconds})
-            out["cgroup.cpu.throttledMs"] = sum(self._throttled.risen.values())
+            out["cgroup.cpu.throttledMs"] = self._throttled.total
         own = limits.groups.own("pids")
         pids = read_whole(ctx, f"{own.folder}/pids.current") if own is not None else None
         if pids is not None:
@@ -112,9 +112,6 @@ class CgroupEventsProbe(ExtendedProbe):
             counts = read_table(ctx.read(f"{owner.folder}/memory.oom_control"))
             counts |= {"max": failed} if failed is not None else {}
         known = {event: count for event, count in counts.items() if event in EVENTS}
-        if not known:
-            return
-        self._events.update({(owner.folder, event): count for event, count in known.items()})
-        for event in known:
-            risen = sum(total for (_, name), total in self._events.risen.items() if name == event)
-            out[f"cgroup.memory.{EVENTS[event]}Events"] = risen
+        for event, count in known.items():
+            self._events[event].update({owner.folder: count})
+            out[f"cgroup.memory.{EVENTS[event]}Events"] = self._events[event].total

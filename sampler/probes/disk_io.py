@@ -144,8 +144,8 @@ class DiskIoProbe(Probe):
             if ctx.settings.extended:
                 self._sample_load(disk, counts, ctx.now, out)
         if self._disks:
-            out["disk.in"] = sum(self._read.risen.values()) * SECTOR / MIB
-            out["disk.out"] = sum(self._written.risen.values()) * SECTOR / MIB
+            out["disk.in"] = self._read.total * SECTOR / MIB
+            out["disk.out"] = self._written.total * SECTOR / MIB
 
     def _sample_load(self, disk: str, counts: DiskCounts, now: float, out: Values) -> None:
         def per_second(name: str, raw: int) -> float | None:

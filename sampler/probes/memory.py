@@ -77,7 +77,7 @@ class MemoryProbe(Probe):
             kills = oom_kills(ctx, limit)
             if kills is not None:
                 self._kills.update({limit.folder: kills})
-                out["proc.memory.oomKills"] = sum(self._kills.risen.values())
+                out["proc.memory.oomKills"] = self._kills.total
         else:
             total = self._sample_host(ctx, out)
         counted = ctx.processes().counted

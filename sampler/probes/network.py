@@ -133,7 +133,7 @@ class NetworkProbe(Probe):
 
     def _sample_bytes(self, ctx: Context, counted: dict[str, LinkCounts], out: Values) -> None:
         for key, totals in (("sent", self._sent), ("recv", self._received)):
-            total = float(sum(totals.risen.values()))
+            total = float(totals.total)
             out[f"network.{key}"] = total
             if ctx.settings.per_interface:
                 out.update({f"network.{name}.{key}": float(totals.risen[name]) for name in counted})

@@ -41,7 +41,8 @@ class PortableProbe(Probe):
     def __init__(self) -> None:
         self._tree = TreeCounter()
         self._last_read: float | None = None
-        self._network, self._disks = Totals[tuple[str, str]](), Totals[tuple[str, str]]()
+        self._network = {way: Totals[str]() for way in ("sent", "recv")}
+        self._disks = {way: Totals[str]() for way in ("in", "out")}
 
     def discover(self, ctx: Context) -> str | None:
         """Where /proc tells, the other probes do."""
@@ -79,23 +80,20 @@ class PortableProbe(Probe):
 
         links = psutil.net_io_counters(pernic=True)
         counted = {name: link for name, link in links.items() if name not in _LOOPBACK}
-        self._network.update(
-            {("sent", name): link.bytes_sent for name, link in counted.items()}
-            | {("recv", name): link.bytes_recv for name, link in counted.items()}
-        )
-        for key in ("sent", "recv") if links else ():
-            out[f"network.{key}"] = float(sum(risen for (way, _), risen in self._network.risen.items() if way == key))
+        self._network["sent"].update({name: link.bytes_sent for name, link in counted.items()})
+        self._network["recv"].update({name: link.bytes_recv for name, link in counted.items()})
+        if links:
+            out.update({f"network.{way}": float(totals.total) for way, totals in self._network.items()})
 
     def _sample_disks(self, ctx: Context, out: Values) -> None:  # noqa: ARG002 - as the others
         import psutil
 
         disks = psutil.disk_io_counters(perdisk=True) or {}
-        raw = {("in", name): disk.read_bytes for name, disk in disks.items()}
-        raw |= {("out", name): disk.write_bytes for name, disk in disks.items()}
-        self._disks.update(raw)
-        out.update({f"disk.{name}.{way}": self._disks.risen[way, name] / MIB for way, name in raw})
-        for key in ("in", "out") if disks else ():
-            out[f"disk.{key}"] = sum(risen for (way, _), risen in self._disks.risen.items() if way == key) / MIB
+        self._disks["in"].update({name: disk.read_bytes for name, disk in disks.items()})
+        self._disks["out"].update({name: disk.write_bytes for name, disk in disks.items()})
+        for way, totals in self._disks.items() if disks else ():
+            out.update({f"disk.{name}.{way}": totals.risen[name] / MIB for name in disks})
+            out[f"disk.{way}"] = totals.total / MIB
 
     @staticmethod
     def _sample_usage(ctx: Context, out: Values) -> None:
