@@ -14,6 +14,7 @@ from typing import Any
 
 from .clock import Clock, SystemClock
 from .engine import SHORT_GRACE, Engine, Sample
+from .probe import in_words
 from .settings import SamplerSettings
 
 DEVICES_WITHIN = 5.0  # s after which late devices wait for the next regular sample
@@ -137,7 +138,7 @@ class Sampler:
                     self._tick()
             self._tick(SHORT_GRACE)
         except Exception as error:  # a fault of ours must not show as a traceback in the middle of a training
-            self._warn(f"sampling has ended: {error!r}")
+            self._warn(f"sampling has ended: {in_words(error)}")
         finally:
             self.loading = False
             self._asked.set()
@@ -148,7 +149,7 @@ class Sampler:
             self._engine.tick(grace=grace)
         except Exception as error:  # no memory at this moment, a fault of ours: the next may succeed
             if not self._failed:
-                self._warn(f"a sample is missing, and others may be: {error!r}")
+                self._warn(f"a sample is missing, and others may be: {in_words(error)}")
             self._failed = True
 
     def _become_inert(self) -> None:

@@ -205,7 +205,7 @@ class Engine:
         try:
             self._emit(sample)
         except Exception as error:  # the writer's trouble must not end sampling, and it tells its own story
-            self._warn_once("emit", f"a sample could not be handed over: {error!r}")
+            self._warn_once("emit", f"a sample could not be handed over: {in_words(error)}")
 
     def _look_after_runners(self) -> None:
         for index, runner in enumerate(self.runners):
@@ -263,7 +263,7 @@ class Engine:
                 count = merged.get("gpu_count", 0) + int(found.get("gpu_count", 0))
             except Exception as error:  # code of others: the other probes are told of all the same
                 self._warn_once(
-                    f"metadata {runner.probe.label}", f"probe {runner.probe.label} does not tell: {error!r}"
+                    f"metadata {runner.probe.label}", f"probe {runner.probe.label} does not tell: {in_words(error)}"
                 )
                 continue
             kept = {name: value for name, value in merged.items() if name == "gpu_type"}  # that of the first vendor
@@ -279,7 +279,9 @@ class Engine:
             try:
                 found.update(runner.probe.legend())
             except Exception as error:  # code of others: it runs while a sample is handed over
-                self._warn_once(f"legend {runner.probe.label}", f"probe {runner.probe.label} does not tell: {error!r}")
+                self._warn_once(
+                    f"legend {runner.probe.label}", f"probe {runner.probe.label} does not tell: {in_words(error)}"
+                )
         return {final: labels for key, labels in found.items() if (final := self._keys.final(key)) is not None}
 
     def close(self, timeout: float) -> None:
@@ -293,7 +295,9 @@ class Engine:
             try:
                 runner.close(max(LEAST_CLOSE if helper else 0.0, left))
             except Exception as error:  # the others are to be closed too
-                self._warn_once(f"close {runner.probe.label}", f"probe {runner.probe.label} did not close: {error!r}")
+                self._warn_once(
+                    f"close {runner.probe.label}", f"probe {runner.probe.label} did not close: {in_words(error)}"
+                )
 
     def forget(self) -> None:
         """In a forked child: see `Runner.forget`."""

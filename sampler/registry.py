@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .context import Context
-from .probe import Probe, Tier
+from .probe import Probe, Tier, in_words
 from .settings import SamplerSettings
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def built_in(settings: SamplerSettings, warn: Callable[[str], None], *, root: st
         try:
             yield from load(BUILT_IN[name]).instances(settings)
         except Exception as error:  # a file of the package is damaged, or not ours: the others go on without it
-            warn(f"probe {name!r} cannot be loaded: {error!r}")
+            warn(f"probe {name!r} cannot be loaded: {in_words(error)}")
 
 
 def _offers() -> Sequence[EntryPoint]:
@@ -243,4 +243,4 @@ def third_party(settings: SamplerSettings, warn: Callable[[str], None]) -> Itera
             try:
                 yield from entry.load().instances(settings)
             except Exception as error:  # code of others must not end sampling
-                warn(f"probe {entry.name!r} of {entry.value} cannot be loaded: {error!r}")
+                warn(f"probe {entry.name!r} of {entry.value} cannot be loaded: {in_words(error)}")

@@ -74,18 +74,16 @@ def test_a_server_that_refuses_costs_nothing_else(machine, server):
     fields, missing = told(machine, coreweave_metadata_base_url=url)
 
     assert fields == {}
-    assert missing == {"CoreWeave": "StatusError: it answers 404 Not Found"}
+    assert missing == {"CoreWeave": "it answers 404 Not Found"}
 
 
 def test_an_answer_is_bounded(machine):
     """A few lines are expected: 64 KiB are read of it, within a second."""
     with RawServer(reply(b"region: x\n" * 7000)) as large:
-        assert told(machine, coreweave_metadata_base_url=large.url)[1] == {
-            "CoreWeave": "TooLargeError: the answer is too large"
-        }
+        assert told(machine, coreweave_metadata_base_url=large.url)[1] == {"CoreWeave": "the answer is too large"}
     with RawServer(lambda connection: connection.recv(1)) as silent:
         started = time.monotonic()
-        assert "DeadlineError" in told(machine, coreweave_metadata_base_url=silent.url)[1]["CoreWeave"]
+        assert "in time" in told(machine, coreweave_metadata_base_url=silent.url)[1]["CoreWeave"]
         assert time.monotonic() - started < 3.0
 
 

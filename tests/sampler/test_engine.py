@@ -201,7 +201,7 @@ def test_emit_that_raises_does_not_end_sampling(engine):
     built.tick()
     built.tick()
     assert len(calls) == 2
-    assert built.warnings == ["a sample could not be handed over: OSError('disk full')"]
+    assert built.warnings == ["a sample could not be handed over: OSError: disk full"]
 
 
 def test_tick_without_values_emits_nothing(engine):

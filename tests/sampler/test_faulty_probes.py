@@ -218,7 +218,7 @@ def test_a_tick_that_fails_is_not_the_last(machine, clock, monkeypatch):
     assert done.wait(20)
     sampler.stop()
     assert len(samples) == 3
-    assert warnings == ["a sample is missing, and others may be: MemoryError()"]
+    assert warnings == ["a sample is missing, and others may be: MemoryError"]
 
 
 def test_nobody_to_warn(monkeypatch):
