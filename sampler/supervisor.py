@@ -80,8 +80,9 @@ class State(Enum):
 
 
 class HelperRunner(Runner):
-    """Runs a probe in a helper. All decisions fall in `request`, at ticks; a reader thread per child takes answers.
+    """Runs a probe in a helper. All decisions fall in `request`, at ticks.
 
+    A thread per child asks it to open the probe, then takes answers.
     There is never more than one child: one that cannot be killed is waited for, at no cost, for ever.
     """
 
@@ -99,6 +100,7 @@ class HelperRunner(Runner):
         self._spawn = spawn
         self._state = State.ABSENT
         self._child: Child | None = None
+        self._opening_pipe: IO[bytes] | None = None  # to the child, too
         self._id = 0
         self._since = 0.0  # when the request that is out was made, or the child was killed
         self._values: Values = {}
@@ -121,7 +123,9 @@ class HelperRunner(Runner):
                 self._start(now)
             if self._state is not State.IDLE or not self.due(now):
                 return False
-            self._send(now, State.ASKED, {"op": "sample"})
+            line = self._request(now, State.ASKED, {"op": "sample"})
+            # The pipe holds these few bytes: the child has read all earlier ones before it answered them.
+            _write(self._child.stdin if self._child is not None else None, line)
             return True
 
     @property
@@ -198,16 +202,19 @@ class HelperRunner(Runner):
             return
         self._child = child
         self._ctx.own_pids.add(child.pid)
-        name = f"runferry-{self.probe.label}"
+        line, name = self._request(now, State.OPENING, self._opening()), f"runferry-{self.probe.label}"
         try:
-            threading.Thread(target=self._read_answers, args=(child,), name=name, daemon=True).start()
-        except RuntimeError as error:  # the system's bound of threads
+            self._opening_pipe = pipe = _again(child.stdin)
+            threading.Thread(target=self._converse, args=(child, pipe, line), name=name, daemon=True).start()
+        except (RuntimeError, OSError) as error:  # the system's bound of threads, or of descriptors
             self._note_error(f"nobody can read what the helper process answers: {error}")
+            _close(self._opening_pipe)
             _close(child.stdout)
             self._kill(child)
-            return
+
+    def _opening(self) -> dict[str, Any]:
         probe, settings = type(self.probe), self._ctx.settings
-        request = {
+        return {
             "op": "open",
             "probe": f"{probe.__module__}:{probe.__qualname__}",
             "instance": self.probe.instance,
@@ -215,21 +222,21 @@ class HelperRunner(Runner):
             "root": self._ctx.root,
             "parent": os.getpid(),
         }
-        self._send(now, State.OPENING, request)
 
-    def _send(self, now: float, state: State, request: dict[str, Any]) -> None:
-        """Write one request. The pipe holds it: the child has read all earlier ones before it answered them."""
+    def _request(self, now: float, state: State, request: dict[str, Any]) -> bytes:
         self._id += 1
-        line = json.dumps({"id": self._id, **request}).encode() + b"\n"
         self._state, self._since = state, now
-        child = self._child
-        if child is not None and child.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):  # it has just ended: noticed at the next tick
-                child.stdin.write(line)
+        return json.dumps({"id": self._id, **request}).encode() + b"\n"
 
-    # --- the reader thread's side
+    # --- the side of the child's thread
 
-    def _read_answers(self, child: Child) -> None:
+    def _converse(self, child: Child, pipe: IO[bytes] | None, opening: bytes) -> None:
+        """Ask the child to open its probe, then take answers.
+
+        Settings may be longer than the pipe holds, and a child that is stopped reads none: no tick waits for that.
+        """
+        _write(pipe, opening)
+        _close(pipe)
         pending = b""
         while child.stdout is not None:
             try:
@@ -315,8 +322,20 @@ class HelperRunner(Runner):
         child, self._child = self._child, None
         if child is not None:
             _close(child.stdin)
+            _close(self._opening_pipe)
             _close(child.stdout)
             child.returncode = 0  # not ours to wait for
+
+
+def _again(pipe: IO[bytes] | None) -> IO[bytes] | None:
+    """The same pipe for a thread to close: the number of one that others close might be another file's as it writes."""
+    return os.fdopen(os.dup(pipe.fileno()), "wb", buffering=0) if pipe is not None else None
+
+
+def _write(pipe: IO[bytes] | None, line: bytes) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the child has just ended: noticed at the next tick
+        while line and pipe is not None:
+            line = line[pipe.write(line) :]
 
 
 def _close(pipe: IO[bytes] | None) -> None:

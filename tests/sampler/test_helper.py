@@ -218,6 +218,36 @@ def test_unkillable_helper_is_never_joined_by_a_second(monkeypatch):
         child.stdout.close()
 
 
+@pytest.mark.parametrize("resumed", [True, False])
+def test_a_helper_that_is_stopped_while_it_starts(resumed):
+    """A request longer than the pipe holds, to a child that reads nothing: no tick waits, nor does the end."""
+    import helper_probes
+
+    def spawn():
+        child = spawn_helper()
+        os.kill(child.pid, signal.SIGSTOP)
+        return child
+
+    ctx = Context(SamplerSettings(disk_paths=["/" + "x" * 100] * 5000), own_pids=set())  # half a megabyte
+    runner = HelperRunner(helper_probes.Steady(), ctx, threading.Condition(), spawn=spawn)
+    runner.ready = runner._ready
+    started = time.monotonic()
+    try:
+        assert not runner.request(0.0)
+        assert not runner.request(1.0)
+        assert runner.opening
+        if resumed:
+            (pid,) = ctx.own_pids
+            os.kill(pid, signal.SIGCONT)
+            answer(runner, 1.0)
+            assert answer(runner, 2.0)["steady.count"] == 1
+            assert runner._opening_pipe.closed
+    finally:
+        runner.close(1.0)
+    assert time.monotonic() - started < 15
+    assert not children()
+
+
 def test_no_interpreter_no_helper(monkeypatch):
     """Where no process can be started, that is an error to tell, tried again later."""
     import helper_probes
