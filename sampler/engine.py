@@ -21,6 +21,7 @@ OVERRUN = (
     0.5  # s; an inline probe that takes longer twice is moved to a thread. Waiting for a busy interpreter counts too
 )
 LONGEST_GRACE = 1.0  # s
+ENDPOINTS = ("openmetrics", "dcgm_exporter")  # probes whose number of keys is up to somebody else
 LEAST_CLOSE = 0.05  # s, for each child process to be killed, however long the others took
 SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
 
@@ -94,6 +95,8 @@ class Engine:
         self._ready = threading.Condition()
         self._ctx = Context(settings, root=root)
         self._given = probes
+        self._of_others: set[int] = set()  # `id` of probes of other packages, which may not hash
+        self._claims: dict[str, list[Runner]] = {}  # key of such a probe -> those of ours that declare it
         self._woken = False
         self._warned_of: set[str] = set()
         self.runners: list[Runner] = []
@@ -111,15 +114,16 @@ class Engine:
     def open_third_party(self) -> None:
         """Join the probes of other packages; finding them takes a while."""
         if self._given is None:
-            self._start(registry.third_party(self._settings, self._warn))
+            self._start(registry.third_party(self._settings, self._warn), of_others=True)
 
-    def _start(self, probes: Iterable[Probe]) -> None:
+    def _start(self, probes: Iterable[Probe], *, of_others: bool = False) -> None:
         for probe in probes:
             label = type(probe).__name__  # of one that has no name
             try:
                 label = probe.label
                 reason = probe.discover(self._ctx)
                 if reason is None:
+                    self._of_others.update((id(probe),) if of_others else ())
                     self.runners.append(self._runner(probe))
                 else:
                     self.absent[label] = reason
@@ -156,7 +160,7 @@ class Engine:
         for runner in self.runners:
             if isinstance(runner, InlineRunner):
                 runner.request(now)
-                values.update(runner.take(now))
+                values.update(self._take(runner, now))
         hurried = grace is None
         longest = min(self._settings.interval / 10, LONGEST_GRACE) if grace is None else grace
         with self._ready:
@@ -172,7 +176,7 @@ class Engine:
 
     def _collect(self, runner: Runner, now: float, timestamp: int, values: Values) -> None:
         """Add what has arrived to `values`; an answer that belongs to an earlier tick is a sample of its own."""
-        arrived = runner.take(now)
+        arrived = self._take(runner, now)
         if arrived:
             runner.stats.lag = self._clock.monotonic() - runner.asked_at
         late_by = now - runner.asked_at
@@ -180,6 +184,43 @@ class Engine:
             self._send(Sample(timestamp - round(late_by * 1e9), self._keys.clean(arrived)))
         else:
             values.update(arrived)
+
+    def _take(self, runner: Runner, now: float) -> Values:
+        """What has arrived, without what may not be in a record: see `KeyTable.guests`."""
+        probe, arrived = runner.probe, runner.take(now)
+        if id(probe) in self._of_others:
+            return self._keys.guests({key: arrived[key] for key in arrived if not self._is_ours(key, probe)})
+        if probe.name in ENDPOINTS:
+            return self._keys.guests(arrived)
+        if self._settings.per_interface:
+            forms = [metric for metric in probe.metrics if metric.setting == "per_interface"]
+            guests = {key: arrived[key] for key in arrived if any(form.matches(key) for form in forms)}
+            kept = self._keys.guests(guests)
+            return {key: arrived[key] for key in arrived if key not in guests or key in kept}
+        return arrived
+
+    def _is_ours(self, key: object, probe: Probe) -> bool:
+        """Whether one of our probes, which is here, writes a key that a probe of others has written."""
+        if not isinstance(key, str):
+            return False
+        if key not in self._claims:
+            ours = [runner for runner in self.runners if id(runner.probe) not in self._of_others]
+            self._claims[key] = [runner for runner in ours if self._declares(runner.probe, key)]
+        claimed = [runner.probe.label for runner in self._claims[key] if runner.reason is None]
+        if claimed:
+            self._warn_once(
+                f"claim {probe.label}",
+                f"probe {probe.label}: keys that probe {claimed[0]} writes are left out, the first is {key!r}",
+            )
+        return bool(claimed)
+
+    def _declares(self, probe: Probe, key: str) -> bool:
+        return any(
+            metric.matches(key)
+            for metric in probe.metrics
+            if key.startswith(metric.key.partition("{")[0])
+            and (not metric.setting or getattr(self._settings, metric.setting))
+        )
 
     def settle(self, timeout: float) -> bool:
         """Wait until no probe is opening any more, at most `timeout` s or until `wake`; whether one has opened."""

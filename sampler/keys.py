@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from .probe import Values
+
 LONGEST_KEY = 256  # bytes of UTF-8, label included
 _LARGEST = 1 << 64  # no counter goes beyond; the text of an integer can be as long as memory
 
@@ -14,13 +16,17 @@ def _is_finite(value: float) -> bool:
 
 
 class KeyTable:
-    """The keys of one run. A key is judged once and then looked up."""
+    """The keys of one run. A key is judged once and then looked up.
+
+    Keys that nothing on this machine bounds (`guests`) have half of the cap, so that a device that opens late has room.
+    """
 
     def __init__(self, *, label: str | None, cap: int, warn: Callable[[str], None]) -> None:
         self._suffix = f"/l:{label}" if label else ""
         self._cap = cap
         self._warn = warn
         self._known: dict[str, str] = {}  # key as the probe wrote it -> key in the record
+        self._guests = 0  # of the known
         self._warned: set[str] = set()
 
     def clean(self, values: Mapping[str, object]) -> dict[str, int | float]:
@@ -36,11 +42,19 @@ class KeyTable:
                 result[final] = value
         return dict(sorted(result.items()))
 
+    def guests(self, values: Values) -> Values:
+        """Of values of endpoints, interfaces and other packages' probes those whose keys there is room for."""
+        return {key: value for key, value in values.items() if key in self._known or self._has_room(key, value)}
+
+    def _has_room(self, key: object, value: object) -> bool:
+        number = isinstance(value, (int, float)) and _is_finite(value)
+        return number and self._admit(key, guest=True) is not None
+
     def final(self, key: str) -> str | None:
         """What stands in the record for a key of a probe; None if it was not admitted, or not yet."""
         return self._known.get(key)
 
-    def _admit(self, key: object) -> str | None:
+    def _admit(self, key: object, *, guest: bool = False) -> str | None:
         if not isinstance(key, str) or not key:
             self._once("text", f"metric keys that are no text, or empty, are dropped, the first is {key!r}")
             return None
@@ -51,6 +65,12 @@ class KeyTable:
         if len(self._known) >= self._cap:
             self._once("cap", f"more than {self._cap} metric keys: further ones are dropped, the first is {key!r}")
             return None
+        half = self._cap // 2
+        if guest and self._guests >= half:
+            whose = f"more than {half} metric keys (half of key_cap) of endpoints, interfaces and other packages"
+            self._once("guests", f"{whose}: further ones are dropped, the first is {key!r}")
+            return None
+        self._guests += guest
         self._known[key] = final
         return final
 
