@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 import traceback
@@ -197,13 +198,11 @@ def test_an_answer_of_prometheus_is_bounded(monkeypatch, machine):
 
 def test_helpers_are_told_no_secret(machine):
     """Headers and URLs are for the threads that ask endpoints; what stands on the way to a helper has none of them."""
-    written = []
+    read_end, write_end = os.pipe()
 
     class Child:
         pid, returncode, stdout = 7, None, None
-
-        class stdin:  # noqa: N801 - takes the place of a pipe
-            write, close = written.append, lambda: None
+        stdin = os.fdopen(write_end, "wb", buffering=0)
 
         def poll(self):
             return None
@@ -216,7 +215,8 @@ def test_helpers_are_told_no_secret(machine):
         probe_intervals={"helped": 7},
     )
     assert HelperRunner(Helped(), ctx, threading.Condition(), spawn=Child).request(0.0) is False
-    (sent,) = written
+    with Child.stdin, os.fdopen(read_end, "rb") as told_to_helper:
+        sent = told_to_helper.readline()
     assert SECRET.encode() not in sent
     told = SamplerSettings(**json.loads(sent)["settings"])
     assert (told.gpu_device_ids, told.probe_intervals, told.pid) == (("3",), {"helped": 7.0}, ctx.settings.pid)
