@@ -112,7 +112,8 @@ class Ahead:
 
 def _is_python() -> bool:
     """Whether this program is an interpreter: one that only holds one would start itself again."""
-    return "py" in Path(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
+    program = Path(sys.executable or "").name.lower()
+    return program.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
 
 
 def open_ahead(log: BinaryIO, size: int) -> Ahead | None:

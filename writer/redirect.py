@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from ..sampler.interpreter import interpreter
 from .descriptors import by_destination, identity, open_terminal, refusal
 from .relay import BROKEN, DATA, FRAME, LOST, READ_BYTES, READY, SYNCED, readable
 from .tee import StreamTees
@@ -166,9 +167,9 @@ class Redirect:
         self._tees.start()
 
     def _start_relay(self) -> None:
-        program = Path(sys.executable or "")
-        if getattr(sys, "frozen", False) or not program.name.lower().startswith(("python", "pypy")):
-            raise FileNotFoundError(f"sys.executable is {str(program)!r}, no Python to start the relay with")
+        python = interpreter()
+        if python is None:
+            raise FileNotFoundError(f"sys.executable is {sys.executable!r}, no Python to start the relay with")
         theirs, self._requests = _above(*os.pipe())
         try:
             self._frames, frames = _above(*os.pipe())
@@ -177,7 +178,7 @@ class Redirect:
                 passed = [theirs, frames, *(fd for lane in self._lanes for fd in (lane.source, lane.target))]
                 script = str(Path(__file__).with_name("relay.py"))
                 process = subprocess.Popen(  # noqa: S603 - this interpreter, no shell
-                    [sys.executable, "-I", "-S", script, *map(str, (theirs, frames, *ends))],
+                    [python, "-I", "-S", script, *map(str, (theirs, frames, *ends))],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -423,6 +423,7 @@ def test_small_logs_and_single_cores_start_nothing(tmp_path: Path, monkeypatch: 
         ("/usr/bin/python3.12", False, True),
         ("/opt/pypy3", False, True),
         ("/opt/blender", False, False),
+        ("/opt/copycat", False, False),
         ("", False, False),
         ("/opt/python-app", True, False),
     ],
