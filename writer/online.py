@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from ..sampler.interpreter import interpreter
+
 LOG_NAME = "sync.log"
 MOST = 8
 """Syncs of a process at a time, of 40 MiB each. What comes then waits, and is taken up together."""
@@ -177,14 +179,15 @@ if hasattr(os, "register_at_fork"):
 
 def _start(errands: list[_Errand]) -> Process | None:
     """Start a sync of these directories; None, and told, where that cannot be."""
+    python = interpreter()
     # The key is not handed over: a sync finds it in the environment, which is the same, or in netrc.
-    command = [sys.executable, "-c", _PROGRAM, "sync", "--watch", "--writer", str(os.getpid())]
+    command = [python or "", "-c", _PROGRAM, "sync", "--watch", "--writer", str(os.getpid())]
     if errands[0].base_url:
         command += ["--base-url", errands[0].base_url]
     command += [str(errand.directory) for errand in errands]
     try:
-        if getattr(sys, "frozen", False) or not sys.executable:  # a frozen program would start itself again
-            raise FileNotFoundError("there is no Python interpreter beside this program")
+        if python is None:
+            raise FileNotFoundError(f"sys.executable is {sys.executable!r}, no Python to start it with")
         return _spawn(errands[0].spawn, command, errands[0].directory)
     except (OSError, RuntimeError) as error:  # RuntimeError: the interpreter is going down
         reason = getattr(error, "strerror", None) or error

@@ -279,9 +279,10 @@ def test_no_thread_is_needed(tmp_path, monkeypatch):
     assert Syncs(lambda _: None, spawn=Started()).accompany([tmp_path / "run-x.wandb"]) == [tmp_path]
 
 
-def test_a_frozen_program_is_not_started_again(tmp_path, monkeypatch):
-    """Its executable is the training itself, whatever its arguments."""
-    monkeypatch.setattr(sys, "frozen", True, raising=False)
+@pytest.mark.parametrize(("name", "value"), [("frozen", True), ("executable", "/usr/bin/uwsgi"), ("executable", None)])
+def test_a_program_that_is_no_python_is_not_started_again(tmp_path, monkeypatch, name, value):
+    """Where it is frozen, or embeds Python, its executable is the training itself, whatever its arguments."""
+    monkeypatch.setattr(sys, name, value, raising=False)
     said, processes = [], Started()
 
     assert Syncs(said.append, spawn=processes).accompany([tmp_path / "run-x.wandb"]) == []
