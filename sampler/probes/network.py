@@ -11,6 +11,12 @@ from ..rates import Counter, Rises, Totals
 from ..tables import read_pair, wholes
 
 _TEST = "tests/sampler/test_host.py::test_network_counts_since_start_without_loopback_and_bond_members"
+_WAYS = ("sent", "recv")
+
+
+def _metric(key: str, unit: str, formula: str, *, setting: str = "") -> Metric:
+    kind = Kind.TOTAL if unit == "bytes" else Kind.INTERVAL
+    return Metric(key, unit, "/proc/net/dev", formula, kind, Origin.OURS if setting else Origin.LISTED, setting, _TEST)
 
 
 class LinkCounts(NamedTuple):
@@ -51,8 +57,7 @@ class NetworkProbe(Probe):
 
     name = "network"
     metrics: ClassVar = (
-        Metric("network.sent", "bytes", "/proc/net/dev", "summed over all but lo and members", Kind.TOTAL, test=_TEST),
-        Metric("network.recv", "bytes", "/proc/net/dev", "summed over all but lo and members", Kind.TOTAL, test=_TEST),
+        *(_metric(f"network.{way}", "bytes", "summed over all but lo and members") for way in _WAYS),
         Metric(
             "network.tcpRetransmits",
             "count",
@@ -62,45 +67,10 @@ class NetworkProbe(Probe):
             Origin.PEER,
             test=_TEST,
         ),
-        Metric(
-            "network.{interface}.sent",
-            "bytes",
-            "/proc/net/dev",
-            "",
-            Kind.TOTAL,
-            Origin.OURS,
-            "per_interface",
-            _TEST,
-        ),
-        Metric(
-            "network.{interface}.recv",
-            "bytes",
-            "/proc/net/dev",
-            "",
-            Kind.TOTAL,
-            Origin.OURS,
-            "per_interface",
-            _TEST,
-        ),
-        Metric(
-            "network.sentRate",
-            "bytes/s",
-            "/proc/net/dev",
-            "rise of network.sent / time",
-            Kind.INTERVAL,
-            Origin.OURS,
-            "extended",
-            _TEST,
-        ),
-        Metric(
-            "network.recvRate",
-            "bytes/s",
-            "/proc/net/dev",
-            "rise of network.recv / time",
-            Kind.INTERVAL,
-            Origin.OURS,
-            "extended",
-            _TEST,
+        *(_metric(f"network.{{interface}}.{way}", "bytes", "", setting="per_interface") for way in _WAYS),
+        *(
+            _metric(f"network.{way}Rate", "bytes/s", f"rise of network.{way} / time", setting="extended")
+            for way in _WAYS
         ),
     )
 
@@ -132,7 +102,7 @@ class NetworkProbe(Probe):
             out["network.tcpRetransmits"] = float(self._retransmits.since_first(retransmits))
 
     def _sample_bytes(self, ctx: Context, counted: dict[str, LinkCounts], out: Values) -> None:
-        for key, totals in (("sent", self._sent), ("recv", self._received)):
+        for key, totals in zip(_WAYS, (self._sent, self._received), strict=True):
             total = float(totals.total)
             out[f"network.{key}"] = total
             if ctx.settings.per_interface:
