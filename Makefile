@@ -46,7 +46,7 @@ lint: setup ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@mkdir -p .typecheck && ln -sfn "$(CURDIR)" .typecheck/runferry
-	cd .typecheck && ../$(BIN)/mypy --config-file ../pyproject.toml -p runferry.logformat -p runferry.writer -p runferry.sampler -p runferry.sync -p runferry.backend -p runferry.viewer -p runferry.cli
+	cd .typecheck && ../$(BIN)/mypy --config-file ../pyproject.toml -p runferry.logformat -p runferry.writer -p runferry.sampler -p runferry.sync -p runferry.backend -p runferry.bundle -p runferry.export -p runferry.viewer -p runferry.cli
 
 bench: setup $(PEER)/ready.stamp ## measure beside the peer; prints the table of benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run_all.py

@@ -18,20 +18,25 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("backend", "cli", "logformat", "sampler", "sync", "viewer", "writer")
+FOLDERS = ("backend", "bundle", "cli", "export", "logformat", "sampler", "sync", "viewer", "writer")
 SOURCES = [*sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")), ROOT / "__init__.py"]
 
 HOMES = {
     "click": ("cli",),
     "certifi": ("sync/network.py",),
+    "fsspec": ("export", "bundle"),
     "gcipuinfo": ("sampler/probes/ipu.py",),
-    "google": ("logformat", "sync", "writer"),
+    "google": ("export", "logformat", "sync", "writer"),
     "grpc": ("sampler/probes/tpu.py",),
     "httpcore": ("sync/sockets.py", "sync/transport.py"),
     "libtpu": ("sampler/probes/tpu.py",),
     "lightning": ("writer/integrations/lightning.py",),
-    "orjson": ("backend", "cli", "logformat", "sync", "writer"),
+    "numpy": ("logformat",),
+    "orjson": ("backend", "bundle", "cli", "export", "logformat", "sync", "writer"),
+    "pandas": ("logformat",),
+    "polars": ("logformat",),
     "psutil": ("sampler",),
+    "pyarrow": ("export", "logformat"),
     "pynvml": ("sampler",),
     "pytorch_lightning": ("writer/integrations/lightning.py",),
     "rich": ("cli",),
@@ -39,7 +44,7 @@ HOMES = {
     "textual": ("viewer",),
     "transformers": ("writer/integrations/huggingface.py",),
     "uvicorn": ("backend",),
-    "zstandard": ("cli", "sync", "viewer"),
+    "zstandard": ("bundle", "logformat", "sync"),
 }
 """Module of a dependency -> where it may be imported."""
 

@@ -1,0 +1,1 @@
+"""A run as one checked file: made, read, and taken apart again."""
