@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from runferry.sampler import Probe, ProbeUnavailableError, Tier
 
@@ -24,6 +25,15 @@ class Steady(Probe):
 
     def metadata(self):
         return {"gpu_type": "steady"}
+
+
+class Paths(Steady):
+    """Whether modules are looked for in the working folder."""
+
+    name = "paths"
+
+    def sample(self, ctx, out):
+        out["paths.of_the_folder"] = int(bool({"", str(Path.cwd())} & set(sys.path)))
 
 
 class Stuck(Steady):
