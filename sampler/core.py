@@ -27,9 +27,13 @@ def warn_on_stderr(message: str) -> None:
         sys.stderr.write(f"runferry sampler: {message}\n")
 
 
-def next_deadline(started: float, interval: float, now: float) -> float:
-    """The first of `started + n * interval` after `now`: ticks that were missed are skipped, never made up for."""
-    return started + (math.floor((now - started) / interval) + 1) * interval
+def next_tick(elapsed: float, interval: float, last: int) -> int:
+    """The number of the tick, due at `number * interval` seconds from the start, that comes after `elapsed` seconds.
+
+    Ticks that were missed are skipped, never made up for. None comes twice: a wait may end a little before its time
+    (on Windows by up to 16 ms), and a quotient of floats just below a whole number.
+    """
+    return max(last, math.floor(elapsed / interval)) + 1
 
 
 class Sampler:
@@ -130,9 +134,11 @@ class Sampler:
             self.loading = False
             if self._engine.settle(min(self._interval / 2, DEVICES_WITHIN)) and not self._stopping.is_set():
                 self._tick()
+            tick = 0
             while True:
-                now = self._clock.monotonic()
-                if self._clock.wait(self._stopping, next_deadline(started, self._interval, now) - now):
+                elapsed = self._clock.monotonic() - started
+                tick = next_tick(elapsed, self._interval, tick)
+                if self._clock.wait(self._stopping, tick * self._interval - elapsed):
                     break
                 if not self._paused:
                     self._tick()

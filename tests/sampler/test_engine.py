@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from runferry.sampler import Probe, ProbeUnavailableError, Sample, Sampler, SamplerSettings, Tier, registry, sample_once
 from runferry.sampler import engine as engine_module
-from runferry.sampler.core import next_deadline
+from runferry.sampler.core import next_tick
 from runferry.sampler.engine import Engine
 
 
@@ -327,18 +327,54 @@ def test_all_are_asked_to_end_before_any_is_waited_for(engine):
 
 
 def test_deadlines_are_absolute_and_missed_ones_are_skipped():
-    """Ticks stay on start + n * interval; after a long stall the next deadline is the next in the future."""
-    assert next_deadline(100.0, 15.0, 100.0) == 115.0
-    assert next_deadline(100.0, 15.0, 114.9) == 115.0
-    assert next_deadline(100.0, 15.0, 115.2) == 130.0
-    assert next_deadline(100.0, 15.0, 199.0) == 205.0
+    """Ticks stay on start + n * interval; after a long stall the next is the next in the future."""
+    assert next_tick(0.0, 15.0, 0) == 1
+    assert next_tick(14.9, 15.0, 0) == 1
+    assert next_tick(15.2, 15.0, 1) == 2
+    assert next_tick(99.0, 15.0, 1) == 7
+
+
+def test_no_tick_comes_twice():
+    """Neither where a wait ended early, nor where floats make the quotient of a deadline and the interval too small."""
+    assert next_tick(14.99, 15.0, 1) == 2
+    assert [next_tick(number * 0.1, 0.1, number) for number in range(1000)] == list(range(1, 1001))
 
 
 def proc_files(machine):
     machine.write({"/proc/meminfo": "MemTotal: 4096 kB\nMemAvailable: 1024 kB\n"})
 
 
-def test_sampler_emits_at_start_then_on_deadlines_and_at_the_end(machine, clock, monkeypatch):
+@pytest.fixture
+def pass_deadlines(clock, monkeypatch):
+    """Start a sampler and let so many of its deadlines come at once: when this returns it waits for its stop.
+
+    `at` has what happens at which wait, counted from 1; each wait ends `early` s before its time.
+    """
+
+    def run(sampler, deadlines, *, at=None, early=0.0):
+        done = threading.Event()
+
+        def wait(event, timeout):
+            clock.waits.append(timeout)
+            (at or {}).get(len(clock.waits), lambda: None)()
+            if len(clock.waits) > deadlines:
+                done.set()
+                return event.wait(20)
+            clock.now += timeout - early
+            return False
+
+        monkeypatch.setattr(clock, "wait", wait)
+        sampler.start()
+        assert done.wait(20)
+
+    return run
+
+
+def seconds_of(samples):
+    return [sample.timestamp_ns / 1e9 - 1_700_000_000 for sample in samples]
+
+
+def test_sampler_emits_at_start_then_on_deadlines_and_at_the_end(machine, clock, pass_deadlines):
     """First sample at start, one per deadline, a last one at stop; nothing after that."""
     proc_files(machine)
     samples = []
@@ -348,50 +384,36 @@ def test_sampler_emits_at_start_then_on_deadlines_and_at_the_end(machine, clock,
         clock=clock,
         root=str(machine.root),
     )
-    done = threading.Event()
-
-    def wait(event, timeout):
-        clock.waits.append(timeout)
-        if len(clock.waits) > 3:
-            done.set()
-            return event.wait(20)
-        clock.now += timeout
-        return False
-
-    monkeypatch.setattr(clock, "wait", wait)
+    pass_deadlines(sampler, 3)
     sampler.start()
-    sampler.start()
-    assert done.wait(20)
     sampler.stop()
     sampler.stop()
     sampler.start()
-    assert [sample.timestamp_ns // 10**9 - 1_700_000_000 for sample in samples] == [1000, 1015, 1030, 1045, 1045]
+    assert seconds_of(samples) == [1000, 1015, 1030, 1045, 1045]
     assert clock.waits == [15.0] * 4
     assert all(sample.values == {"memory_percent": 75.0, "proc.memory.availableMB": 1.0} for sample in samples)
 
 
-def test_a_paused_sampler_takes_the_first_and_the_last_sample_only(machine, clock, monkeypatch):
+def test_waits_that_end_early(machine, clock, pass_deadlines):
+    """As on Windows: each deadline has one sample, and the next ones keep to the grid."""
+    proc_files(machine)
+    samples = []
+    settings = SamplerSettings(interval=1.0, probes=("memory",))
+    sampler = Sampler(settings, samples.append, clock=clock, root=str(machine.root))
+    pass_deadlines(sampler, 3, early=0.0156)
+    sampler.stop()
+    assert seconds_of(samples) == pytest.approx([1000, 1000.9844, 1001.9844, 1002.9844, 1002.9844], abs=1e-4)
+
+
+def test_a_paused_sampler_takes_the_first_and_the_last_sample_only(machine, clock, pass_deadlines):
     """Ticks while paused are dropped, not made up for; after it the deadlines are those of before."""
     proc_files(machine)
-    samples, done = [], threading.Event()
+    samples = []
     settings = SamplerSettings(interval=10.0, probes=("memory",))
     sampler = Sampler(settings, samples.append, clock=clock, root=str(machine.root))
-
-    def wait(event, timeout):
-        clock.waits.append(timeout)
-        {2: sampler.pause, 4: sampler.resume}.get(len(clock.waits), lambda: None)()
-        if len(clock.waits) > 5:
-            sampler.pause()
-            done.set()
-            return event.wait(20)
-        clock.now += timeout
-        return False
-
-    monkeypatch.setattr(clock, "wait", wait)
-    sampler.start()
-    assert done.wait(20)
+    pass_deadlines(sampler, 5, at={2: sampler.pause, 4: sampler.resume, 6: sampler.pause})
     sampler.stop()
-    assert [sample.timestamp_ns // 10**9 - 1_700_000_000 for sample in samples] == [1000, 1010, 1040, 1050, 1050]
+    assert seconds_of(samples) == [1000, 1010, 1040, 1050, 1050]
 
 
 def test_first_sample_comes_at_once_and_stop_is_quick(monkeypatch):
