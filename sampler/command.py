@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from .context import Context
@@ -287,7 +286,7 @@ def _end(ctx: Context, child: subprocess.Popen[bytes]) -> None:
             return
         time.sleep(_AT_ONCE)
     with contextlib.suppress(OSError, ValueError, IndexError):  # no Linux
-        note_end(Path(f"/proc/{child.pid}/stat").read_text())  # its times become ours when it is reaped
+        note_end(child.pid)  # its times become ours when it is reaped
     child.wait()
     ctx.own_pids.discard(child.pid)
 

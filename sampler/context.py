@@ -30,6 +30,7 @@ class Context:
         self.own_pids = _own_pids if own_pids is None else own_pids  # helper processes, not to be counted
         self.now = 0.0  # s, monotonic clock, taken once per tick
         self.tick = -1
+        self.cut = ""  # why processes were left out, once some were
         self.closing = threading.Event()  # set when a call that still waits is no longer wanted
         self._prefix = root.rstrip("/")
         self._processes: proctree.Snapshot | None = None

@@ -249,6 +249,8 @@ class Engine:
             self._warn_once("emit", f"a sample could not be handed over: {in_words(error)}")
 
     def _look_after_runners(self) -> None:
+        if self._ctx.cut:
+            self._warn_once("cut", f"{self._ctx.cut}: metrics of processes leave some of them out")
         for index, runner in enumerate(self.runners):
             label = runner.probe.label
             self.absent.pop(label, None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .tables import whole
+from .tables import read_table, whole
 
 if TYPE_CHECKING:
     from .context import Context
@@ -56,14 +57,36 @@ class Use(NamedTuple):
     reaped: int  # of children it has waited for, theirs included; a source may not tell it from its own
 
 
+class Ended(NamedTuple):
+    """A process at its end: what it has used in all."""
+
+    process: Process
+    io: Mapping[str, int]
+    """/proc/<pid>/io; empty where it cannot be read."""
+
+
 _NOTHING = Use(0, 0, 0)
-_ended: deque[tuple[Key, Use]] = deque(maxlen=256)  # CPU time of programs that this process ran
+_ended: deque[Ended] = deque(maxlen=256)  # programs that this process ran
 
 
-def note_end(stat: str) -> None:
-    """Keep what a program of the sampler's has used, from its /proc/<pid>/stat: it has ended, and is not reaped yet."""
-    process = parse_stat(stat)
-    _ended.append((process.key, Use(process.parent, process.cpu, process.reaped)))
+def note_end(pid: int) -> None:
+    """Keep what a program of the sampler's has used that has ended and is not reaped yet: its parent is given it then.
+
+    Raises:
+        OSError: there is no /proc, or no such process in it; ValueError, IndexError: what stands there is torn.
+    """
+    folder = Path("/proc", str(pid))
+    process = parse_stat((folder / "stat").read_text())
+    try:
+        io = (folder / "io").read_text()
+    except OSError:  # a kernel without accounting, a program of another user
+        io = ""
+    _ended.append(Ended(process, read_table(io, ":")))
+
+
+def cpu_use(processes: Iterable[Process]) -> dict[Key, Use]:
+    """CPU time of processes in clock ticks, for a `TreeCounter`."""
+    return {process.key: Use(process.parent, process.cpu, process.reaped) for process in processes}
 
 
 class TreeCounter:
@@ -131,8 +154,8 @@ class Snapshot(NamedTuple):
 
     counted: list[Process]
     own: list[Process]
-    own_ended: dict[Key, Use]
-    """CPU time of the last ones that have ended, in clock ticks."""
+    own_ended: list[Ended]
+    """The last of these that have ended."""
 
 
 def parse_stat(text: str) -> Process:
@@ -189,13 +212,20 @@ def _children_by_scan(ctx: Context) -> dict[int, list[int]]:
 
 
 def walk(ctx: Context, pid: int, skip: Collection[int] = ()) -> Iterator[int]:
-    """`pid` and its descendants breadth first, without those in `skip` and what is below them."""
+    """`pid` and its descendants breadth first, without those in `skip` and what is below them.
+
+    Notes in `ctx.cut` why some are left out.
+    """
     scan = None if ctx.exists(f"/proc/{pid}/task/{pid}/children") else _children_by_scan(ctx)
     deadline = time.monotonic() + LONGEST_WALK
     queue, seen = [pid], {pid, *skip}
     for found in queue:
         yield found
-        if len(seen) >= MOST_PROCESSES or time.monotonic() > deadline:
+        if len(seen) >= MOST_PROCESSES:
+            ctx.cut = f"process {pid} has more than {MOST_PROCESSES:,} descendants"
+            return
+        if time.monotonic() > deadline:
+            ctx.cut = f"finding the descendants of process {pid} takes longer than {LONGEST_WALK:g} s"
             return
         children = _children_by_thread(ctx, found) if scan is None else scan.get(found, ())
         for child in children:
@@ -214,4 +244,4 @@ def snapshot(ctx: Context, pid: int, *, tree: bool, own: Collection[int]) -> Sna
         if process is not None
     ]
     found = [process for process in (read_process(ctx, each) for each in helpers) if process is not None]
-    return Snapshot(counted, found, dict(_ended))
+    return Snapshot(counted, found, list(_ended))

@@ -10,17 +10,12 @@ from ..context import Context
 from ..hostinfo import physical_cores
 from ..metric import Kind, Metric, Origin
 from ..probe import Probe, Values
-from ..proctree import Process, Snapshot, TreeCounter, Use
+from ..proctree import Snapshot, TreeCounter, cpu_use
 from ..rates import Rises
 from ..tables import wholes
 
 LEAST_STRETCH = 0.05  # s; CPU time comes in steps of 10 ms, which over less says nothing
 _TEST = "tests/sampler/test_host.py::"
-
-
-def cpu_use(processes: list[Process]) -> dict[tuple[int, int], Use]:
-    """CPU time of processes in clock ticks, for a `TreeCounter`."""
-    return {process.key: Use(process.parent, process.cpu, process.reaped) for process in processes}
 
 
 class CoreShares:
@@ -122,7 +117,8 @@ class CpuProbe(Probe):
                 out[f"cpu.{core}.cpu_percent"] = share
 
     def _sample_use(self, ctx: Context, processes: Snapshot, elapsed: float, out: Values) -> None:
-        ticks = self._tree.rise(cpu_use(processes.counted), cpu_use(processes.own), processes.own_ended)
+        ended = cpu_use(each.process for each in processes.own_ended)
+        ticks = self._tree.rise(cpu_use(processes.counted), cpu_use(processes.own), ended)
         self._last_read = ctx.now
         if ticks is not None and elapsed < math.inf:
             cores = ticks / ctx.ticks_per_second / elapsed

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Values
-from ..proctree import Process, TreeCounter, Use
+from ..proctree import Key, Process, TreeCounter, Use
 from ..tables import read_table
 from .extended import ExtendedProbe
 
@@ -51,13 +52,14 @@ class ProcIoProbe(ExtendedProbe):
         snapshot = ctx.processes()
         counted = [(process, read_table(ctx.read(f"/proc/{process.pid}/io"), ":")) for process in snapshot.counted]
         others = [(process, read_table(ctx.read(f"/proc/{process.pid}/io"), ":")) for process in snapshot.own]
+        ended = [(each.process, each.io) for each in snapshot.own_ended]
         elapsed = ctx.now - self._last_read if self._last_read is not None else 0.0
         self._last_read = ctx.now
         for key, (field, _) in _FIELDS.items():
-            rise = self._trees[field].rise(_use(counted, field), _use(others, field))
+            rise = self._trees[field].rise(_use(counted, field), _use(others, field), _use(ended, field))
             if rise is not None and elapsed > 0:
                 out[key] = rise / elapsed
 
 
-def _use(tables: list[tuple[Process, dict[str, int]]], field: str) -> dict[tuple[int, int], Use]:
+def _use(tables: Sequence[tuple[Process, Mapping[str, int]]], field: str) -> dict[Key, Use]:
     return {process.key: Use(process.parent, 0, table[field]) for process, table in tables if field in table}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Values
-from ..proctree import Process, TreeCounter, Use
+from ..proctree import Key, Process, TreeCounter, Use
 from ..rates import Rises
 from ..tables import read_table, whole
 from .extended import ExtendedProbe
@@ -70,7 +71,8 @@ class ProcWaitsProbe(ExtendedProbe):
     def sample(self, ctx: Context, out: Values) -> None:
         """The kernel tells switches and delay by thread: main threads stand for their processes."""
         snapshot = ctx.processes()
-        rise = self._faults.rise(_faults(snapshot.counted), _faults(snapshot.own))
+        ended = _faults(each.process for each in snapshot.own_ended)
+        rise = self._faults.rise(_faults(snapshot.counted), _faults(snapshot.own), ended)
         elapsed = ctx.now - self._last_read if self._last_read is not None else 0.0
         self._last_read = ctx.now
         if rise is not None and elapsed > 0:
@@ -97,5 +99,5 @@ class ProcWaitsProbe(ExtendedProbe):
         out.update({f"proc.ctxSwitches.{kind}Rate": rate for kind, rate in sums.items()})
 
 
-def _faults(processes: list[Process]) -> dict[tuple[int, int], Use]:
+def _faults(processes: Iterable[Process]) -> dict[Key, Use]:
     return {process.key: Use(process.parent, process.faults, process.reaped_faults) for process in processes}

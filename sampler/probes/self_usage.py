@@ -9,8 +9,7 @@ from typing import ClassVar
 from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Probe, Values
-from ..proctree import Process, TreeCounter, parse_stat
-from .cpu import cpu_use
+from ..proctree import Process, TreeCounter, cpu_use, parse_stat
 
 MIB = 1 << 20
 OURS = "runferry"  # what the names of this package's threads begin with
@@ -58,8 +57,10 @@ class SelfUsageProbe(Probe):
 
     def sample(self, ctx: Context, out: Values) -> None:
         """CPU time over the time since the last sample."""
-        helpers = ctx.processes().own
-        ticks = self._tree.rise(cpu_use([*helpers, *_threads(ctx)]), {})
+        processes = ctx.processes()
+        helpers = processes.own
+        ended = [each.process for each in processes.own_ended]  # their use rises no more
+        ticks = self._tree.rise(cpu_use([*helpers, *_threads(ctx), *ended]), {})
         elapsed = ctx.now - self._last if self._last is not None else 0.0
         self._last = ctx.now
         cpus = ctx.limits().cpus

@@ -55,6 +55,31 @@ def test_a_fork_bomb_does_not_hold_the_sampler(machine, monkeypatch):
     assert list(walk(machine.context(), 4242)) == [4242]
 
 
+@pytest.mark.parametrize(
+    ("bound", "value", "words"),
+    [
+        ("MOST_PROCESSES", 5, "process 4242 has more than 5 descendants"),
+        ("LONGEST_WALK", -1.0, "finding the descendants of process 4242 takes longer than -1 s"),
+    ],
+)
+def test_processes_that_are_left_out_are_told_once(machine, clock, monkeypatch, bound, value, words):
+    """One line for the run, in which numbers of processes are lower bounds from then on."""
+    machine.write({"/proc/meminfo": "MemTotal: 4096 kB\nMemAvailable: 1024 kB\n"})
+    machine.process(4242, children=range(10, 20))
+    for pid in range(10, 20):
+        machine.process(pid, parent=4242)
+    warnings = []
+    settings = SamplerSettings(pid=4242, probes=("memory",))
+    engine = Engine(settings, lambda _: None, clock=clock, root=str(machine.root), warn=warnings.append)
+    engine.open()
+    engine.tick()
+    assert warnings == []
+    monkeypatch.setattr(proctree, bound, value)
+    for _ in range(3):
+        engine.tick()
+    assert warnings == [f"{words}: metrics of processes leave some of them out"]
+
+
 def test_walk_without_children_files(machine):
     """On kernels that do not list children, parents are read from every process."""
     machine.process(4242)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
-from runferry.sampler import SamplerSettings
+from runferry.sampler import SamplerSettings, proctree
 from runferry.sampler.context import Context
 from runferry.sampler.probes.proc_files import ProcFilesProbe
 from runferry.sampler.probes.proc_groups import ProcGroupsProbe, group_of
 from runferry.sampler.probes.proc_io import ProcIoProbe
 from runferry.sampler.probes.proc_memory import ProcMemoryProbe
 from runferry.sampler.probes.proc_waits import ProcWaitsProbe
-from runferry.sampler.proctree import TreeCounter, Use
+from runferry.sampler.proctree import Ended, Process, TreeCounter, Use
 
 HZ = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -81,6 +83,34 @@ def test_major_faults_count_children_that_ended(machine, ctx, sampled):
     probe = sampled(ProcWaitsProbe(), ctx)
     machine.process(4242, faults=(104, 66))
     assert probe.next(after=2.0)["proc.majorFaultsRate"] == 10.0
+
+
+def test_what_the_samplers_programs_used_is_not_the_runs(machine, ctx, sampled, monkeypatch):
+    """A program of ours that began and ended between two samples: its bytes and faults came to the root, and are taken off."""
+    machine.process(4242, faults=(100, 0), started=100)
+    machine.write(io(4242, 1000))
+    bytes_read, faults = sampled(ProcIoProbe(), ctx), sampled(ProcWaitsProbe(), ctx)
+    program = Process(10, 4242, 200, 7, 0, 1, 5, faults=40, reaped_faults=2)
+    monkeypatch.setattr(proctree, "_ended", [Ended(program, {"read_bytes": 5000, "rchar": 0})])
+    machine.process(4242, faults=(100, 45), started=100)
+    machine.write(io(4242, 6300, written=4))
+    values = bytes_read.next() | faults.next(after=0.0)
+    assert values["proc.io.readRate"] == 300.0
+    assert values["proc.io.writeRate"] == 4.0
+    assert values["proc.majorFaultsRate"] == 3.0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs /proc")  # noqa: PTH110 - a plain look
+def test_what_a_program_used_is_read_before_it_is_reaped(monkeypatch):
+    """Its times, faults and bytes, while its parent has not been given them yet."""
+    monkeypatch.setattr(proctree, "_ended", [])
+    child = subprocess.Popen([sys.executable, "-c", "print('x' * 10_000)"], stdout=subprocess.DEVNULL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    proctree.note_end(child.pid)
+    child.wait()
+    (ended,) = proctree._ended
+    assert (ended.process.pid, ended.process.parent, ended.process.alive) == (child.pid, os.getpid(), False)
+    assert ended.io["wchar"] >= 10_000
 
 
 def test_open_files(machine, ctx, sampled):

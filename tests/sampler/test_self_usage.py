@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-from runferry.sampler import Sampler, SamplerSettings
+from runferry.sampler import Sampler, SamplerSettings, proctree
+from runferry.sampler.probes import self_usage
 from runferry.sampler.probes.self_usage import SelfUsageProbe
+from runferry.sampler.proctree import Ended, Process
 
 
 @pytest.fixture
@@ -42,6 +44,24 @@ def test_helpers_and_threads_count(machine, sampled, thread):
     values = probe.next(after=10.0)
     assert values["sampler.memory.rssMB"] == 512 * ctx.page_size / 2**20
     assert values["sampler.cpu"] == pytest.approx(100 * (15 + 5) / ctx.ticks_per_second / 10 / 2)
+
+
+def test_programs_that_have_ended_count(machine, sampled, monkeypatch):
+    """What a program used that began and ended between two samples, once, and the last stretch of one that was seen."""
+    machine.process(4242, started=100)
+    machine.process(500, parent=4242, cpu=10, started=200)
+    machine.own_pids.add(500)
+    machine.write({"/proc/stat": "", "/sys/devices/system/cpu/online": "0\n"})
+    monkeypatch.setattr(proctree, "_ended", [])
+    monkeypatch.setattr(self_usage, "OURS", "nobody's")
+    ctx = machine.context(self_usage=True)
+    probe = sampled(SelfUsageProbe(), ctx)
+    probe.next()
+    machine.own_pids.clear()
+    seen, unseen = Process(500, 4242, 200, 30, 0, 1, 0), Process(501, 4242, 300, 40, 5, 1, 0)
+    proctree._ended += [Ended(seen, {}), Ended(unseen, {})]
+    assert probe.next()["sampler.cpu"] == pytest.approx(100 * (20 + 45) / ctx.ticks_per_second)
+    assert probe.next()["sampler.cpu"] == 0.0
 
 
 def test_only_on_request(machine):
