@@ -12,7 +12,6 @@ from .settings import SamplerSettings
 LIMITS_EVERY = 20  # ticks between two looks at the limits, which change when a pod is resized
 _READ_CAP = 16 << 20  # bytes of one file; the largest real one (/proc/net/dev of a big host) is far below
 _CHUNK = 1 << 16
-_SHORT = 1024  # bytes; /proc answers in pieces of about a page, so that less than this is the end of the file
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 _own_pids: set[int] = set()  # of all samplers of this process
@@ -57,8 +56,10 @@ class Context:
         except (OSError, ValueError):
             return None
         try:
-            data = chunk = os.read(fd, _CHUNK)
-            while len(chunk) >= _SHORT and len(data) < _READ_CAP:
+            data = bytearray(chunk := os.read(fd, _CHUNK))
+            # A piece however short is not the end: the kernel ends it before a line that the page does not hold,
+            # such as that of an overlay of many layers in mountinfo, or of an NFS mount in mountstats.
+            while chunk and len(data) < _READ_CAP:
                 chunk = os.read(fd, _CHUNK)
                 data += chunk
         except OSError:
@@ -75,14 +76,14 @@ class Context:
         """The sorted names in a folder; empty if it cannot be read."""
         try:
             return sorted(os.listdir(self._prefix + path))  # noqa: PTH208 - see the class
-        except OSError:
+        except (OSError, ValueError):
             return []
 
     def link(self, path: str) -> str | None:
         """The target of a symbolic link, None if it is none."""
         try:
             return os.readlink(self._prefix + path)  # noqa: PTH115 - see the class
-        except OSError:
+        except (OSError, ValueError):
             return None
 
     def processes(self) -> proctree.Snapshot:
