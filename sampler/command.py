@@ -68,10 +68,10 @@ def run(ctx: Context, argv: Sequence[str], *, timeout: float = 5.0, cap: int = 1
     """
     name = os.path.basename(argv[0])  # noqa: PTH119 - a name for messages
     deadline = time.monotonic() + timeout
-    child = _spawn(ctx, argv)
+    child, outputs = _spawn(ctx, argv)
     gathered, errors = bytearray(), bytearray()
     try:
-        with contextlib.closing(_Pipes(child)) as pipes:
+        with contextlib.closing(outputs) as pipes:
             while not (pipes.ended and _has_ended(child)):
                 left = deadline - time.monotonic()
                 if ctx.closing.is_set():
@@ -126,26 +126,27 @@ class LineChild:
     def _start(self, now: float) -> None:
         self._too_long, self._started = False, now
         try:
-            child = _spawn(self._ctx, self.argv)
+            child, pipes = _spawn(self._ctx, self.argv)
         except CommandError as error:
             self._fail(now, str(error))
             return
         self._error_tail = bytearray()
         self._child = child
-        reader = threading.Thread(target=self._read, args=(child, self._error_tail), name="lines", daemon=True)
+        reading = (child, pipes, self._error_tail)
+        reader = threading.Thread(target=self._read, args=reading, name="runferry-lines", daemon=True)
         try:
             reader.start()
         except RuntimeError as error:  # the system's bound of threads
             self._child = None
             _end(self._ctx, child)
-            _Pipes(child).close()
+            pipes.close()
             self._fail(now, f"nobody can read what {self.argv[0]} prints: {error}")
         else:
             self._reader = reader
 
-    def _read(self, child: subprocess.Popen[bytes], errors: bytearray) -> None:
+    def _read(self, child: subprocess.Popen[bytes], outputs: _Pipes, errors: bytearray) -> None:
         pending = bytearray()
-        with contextlib.closing(_Pipes(child)) as pipes:
+        with contextlib.closing(outputs) as pipes:
             while not pipes.ended:
                 pipes.read(pending, errors, None)
                 if child is not self._child:  # replaced, yet a descendant holds the pipe
@@ -192,15 +193,20 @@ class LineChild:
 
 
 class _Pipes:
-    """Both outputs of a child, read as they come."""
+    """Both outputs of a child, read as they come. OSError where there is no descriptor left to wait with."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self._selector = selectors.DefaultSelector()
         self._pipes = [pipe for pipe in (child.stdout, child.stderr) if pipe is not None]
         self._stdout = child.stdout
-        for pipe in self._pipes:
-            os.set_blocking(pipe.fileno(), False)
-            self._selector.register(pipe, selectors.EVENT_READ)
+        try:
+            self._selector = selectors.DefaultSelector()
+            for pipe in self._pipes:
+                os.set_blocking(pipe.fileno(), False)
+                self._selector.register(pipe, selectors.EVENT_READ)
+        except OSError:
+            for pipe in self._pipes:
+                pipe.close()
+            raise
 
     def close(self) -> None:
         self._selector.close()
@@ -231,7 +237,7 @@ class _Pipes:
                 del errors[:-ERROR_TAIL]
 
 
-def _spawn(ctx: Context, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+def _spawn(ctx: Context, argv: Sequence[str]) -> tuple[subprocess.Popen[bytes], _Pipes]:
     _unreaped[:] = [child for child in _unreaped if child.poll() is None]
     try:
         child = subprocess.Popen(  # noqa: S603 - a list of ours, no shell
@@ -247,7 +253,11 @@ def _spawn(ctx: Context, argv: Sequence[str]) -> subprocess.Popen[bytes]:
     except (OSError, ValueError) as error:
         raise CommandError(f"{argv[0]} cannot be run: {error}") from error
     ctx.own_pids.add(child.pid)
-    return child
+    try:
+        return child, _Pipes(child)
+    except OSError as error:
+        _end(ctx, child)
+        raise CommandError(f"{argv[0]} cannot be read: {error}") from error
 
 
 def _guarded(argv: Sequence[str]) -> list[str]:

@@ -73,12 +73,23 @@ class Sampler:
             self._emit(sample)
 
     def start(self) -> None:
-        """Start the thread and return at once; the first sample follows within about 0.1 s. May be called twice."""
+        """Start the thread and return at once; the first sample follows within about 0.1 s. May be called twice.
+
+        Where the system refuses the thread there are no samples, which is told in one line.
+        """
         if self._inert or self._thread is not None or self._stopping.is_set():
             return
         self.loading = True
-        self._thread = threading.Thread(target=self._run, name="runferry-sampler", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="runferry-sampler", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system's bound of threads, or no memory
+            self.loading = False
+            self._stopping.set()
+            self._asked.set()
+            self._warn(f"no system metrics: {error}")
+        else:
+            self._thread = thread
 
     def stop(self) -> None:
         """Emit a last sample and close all probes, within 2 s. May be called twice, and without `start`."""

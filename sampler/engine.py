@@ -159,7 +159,7 @@ class Engine:
         asked = [runner for runner in deferred if runner.request(now)]
         for runner in self.runners:
             if isinstance(runner, InlineRunner):
-                runner.request(now)
+                runner.overruns += runner.request(now) and runner.stats.duration > OVERRUN
                 values.update(self._take(runner, now))
         hurried = grace is None
         longest = min(self._settings.interval / 10, LONGEST_GRACE) if grace is None else grace
@@ -264,11 +264,9 @@ class Engine:
                 self._warn_once(f"error {label}", f"probe {label} failed: {runner.stats.last_error}")
             for notice in runner.probe.notices:
                 self._warn_once(f"notice {label} {notice}", f"probe {label}: {notice}")
-            if isinstance(runner, InlineRunner) and runner.stats.duration > OVERRUN:
-                runner.overruns += 1
-                if runner.overruns > 1:
-                    with contextlib.suppress(RuntimeError):  # the system's bound of threads: it stays
-                        self.runners[index] = self._moved_to_thread(runner)
+            if isinstance(runner, InlineRunner) and runner.overruns > 1:
+                with contextlib.suppress(RuntimeError):  # the system's bound of threads: it stays
+                    self.runners[index] = self._moved_to_thread(runner)
 
     def _told_as_stall(self, runner: Runner) -> bool:
         """Whether the last error only ended a call that was said to hang, such as by a timeout of its own."""

@@ -64,21 +64,27 @@ def run_command(
     """
     _fill_standard()
     outlets = _Outlets(terminal=terminal)
+    tees = [_Tee(fd, target, name, warn) for name, fd, target in outlets.streams()]
     forwarder = _Forwarder(outlets)
     forwarder.start()  # before the command, which nobody would end, and before the run, whose handlers go on to these
     try:
+        for tee in tees:  # before the command, which would stand still if nobody took its output
+            tee.start()
         # Its parent answers for it: no shell, the arguments as they are.
         process = subprocess.Popen(list(argv), **outlets.arguments)  # noqa: S603 - the user's own command
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter: the system's bound of threads
+        for tee in tees:
+            tee.cancel()
         outlets.close()
         forwarder.stop()
-        raise CommandError(argv[0], error) from error
+        cause = error if isinstance(error, OSError) else OSError(errno.EAGAIN, str(error))
+        raise CommandError(argv[0], cause) from error
     try:
+        outlets.close()  # our copies of the command's ends, so that its end shows
         forwarder.attach(process)
         run = begin(process.pid)
-        tees = [_Tee(fd, target, name, run, warn) for name, fd, target in outlets.streams()]
         for tee in tees:
-            tee.start()
+            tee.attach(run)
         code = _wait(process, run.stop_sampling)
         deadline = time.monotonic() + LINGER_S
         for tee in tees:
@@ -86,8 +92,9 @@ def run_command(
         code = CODE_SIGNAL - code if code < 0 else code
         run.finish(code)
     finally:
+        for tee in tees:
+            tee.cancel()
         forwarder.stop()
-        outlets.close()
     return code
 
 
@@ -119,11 +126,15 @@ def _wait(process: subprocess.Popen[bytes], ended: Callable[[], None]) -> int:
 
     before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     waiter = threading.Thread(target=wait, name="runferry-command", daemon=True)
-    waiter.start()
+    try:
+        waiter.start()
+    except RuntimeError:  # the system's bound of threads: a signal may have to wait
+        _reap(process, ended)
     try:
         while process.returncode is None:
             os.read(woken, 512)
-        waiter.join()
+        if waiter.ident is not None:
+            waiter.join()
     finally:
         signal.set_wakeup_fd(before)
         if not waiter.is_alive():  # else we are being torn away, and it may still write
@@ -165,11 +176,7 @@ class _Outlets:
         return {"stdout": self._theirs[1], "stderr": self._theirs[2]}
 
     def streams(self) -> list[tuple[str, int, int]]:
-        """(name, descriptor to read, descriptor to pass it on to): who gets them closes the first.
-
-        Our copies of the command's ends are closed, so that its end shows.
-        """
-        self._close_theirs()
+        """(name, descriptor to read, descriptor to pass it on to): who gets them closes the first."""
         lanes, self._lanes = self._lanes, []
         return [("stderr" if target == 2 else "stdout", ours, target) for ours, target in lanes]
 
@@ -179,13 +186,7 @@ class _Outlets:
             copy_size(target, ours)
 
     def close(self) -> None:
-        """Close what is still ours."""
-        self._close_theirs()
-        for ours, _ in self._lanes:
-            os.close(ours)
-        self._lanes.clear()
-
-    def _close_theirs(self) -> None:
+        """Close our copies of the command's ends. May be called twice."""
         for fd in set(self._theirs.values()):
             os.close(fd)
         self._theirs.clear()
@@ -237,15 +238,28 @@ class _Forwarder:
 
 
 class _Tee(threading.Thread):
-    """Passes one stream of the command on, and logs it."""
+    """Passes one stream of the command on, and logs it: from `attach` on, unless it is cancelled before."""
 
-    def __init__(self, source: int, target: int, name: str, run: Run, warn: Callable[[str], None]) -> None:
+    def __init__(self, source: int, target: int, name: str, warn: Callable[[str], None]) -> None:
         super().__init__(name=f"runferry-{name}", daemon=True)
-        self._source, self._target, self._stream, self._run = source, target, name, run
+        self._source, self._target, self._stream = source, target, name
+        self._run: Run | None = None
+        self._decided = threading.Event()
         self._warn, self._warned = warn, False
         self._waiting_since: float | None = None  # monotonic s; None while there is something to pass on
         self._waited = 0.0  # s, in reads that are over
         self._passed = 0  # bytes
+
+    def attach(self, run: Run) -> None:
+        """Begin."""
+        self._run = run
+        self._decided.set()
+
+    def cancel(self) -> None:
+        """Let go of the stream, if it has not begun."""
+        if self.ident is None and not self._decided.is_set():  # it could not be started
+            os.close(self._source)
+        self._decided.set()
 
     def finish(self, deadline: float) -> None:
         """After the command's end: wait for output until `deadline`, and as long as it takes to pass on what there is."""
@@ -261,10 +275,11 @@ class _Tee(threading.Thread):
 
     def run(self) -> None:
         """Until the stream ends, or nobody reads it any more: who writes to it shall meet that as without us."""
-        going_on = True
-        while going_on and (data := self._read()):
+        self._decided.wait()
+        run, going_on = self._run, True
+        while run is not None and going_on and (data := self._read()):
             going_on = self._pass_on(data)
-            self._run.console(self._stream, data)
+            run.console(self._stream, data)
         os.close(self._source)
 
     def _read(self) -> bytes:

@@ -13,6 +13,7 @@ from runferry.sampler import SamplerSettings
 from runferry.sampler.command import CommandError, LineChild, run
 from runferry.sampler.context import Context
 from runferry.sampler.probes.cpu import CpuProbe
+from runferry.sampler.probes.self_usage import OURS
 
 
 @pytest.fixture
@@ -176,6 +177,15 @@ class TestLineChild:
         child.close()
         assert ctx.own_pids == set()
         assert gone(*pids)
+
+    def test_its_reader_is_one_of_our_threads(self, ctx, stub):
+        """`sampler.cpu` counts it: it goes by the name."""
+        before = set(threading.enumerate())
+        child = LineChild(ctx, [stub("exec sleep 60")])
+        child.newest(0.0)
+        (reader,) = set(threading.enumerate()) - before
+        assert reader.name.startswith(OURS)
+        child.close()
 
     def test_restart_with_backoff(self, ctx, stub, tmp_path):
         """One that ends is started again after 5 s, 10 s ... 300 s; the error tells its status and last words."""

@@ -189,6 +189,16 @@ def test_slow_inline_probe_is_moved_to_a_thread(engine, monkeypatch):
     assert [sample.values for sample in built.samples] == [{"x": 1}] * 3
 
 
+def test_one_slow_sample_counts_once(engine, clock, monkeypatch):
+    """A probe with an interval of its own stays inline, however many ticks go by after its one slow sample."""
+    monkeypatch.setattr(engine_module, "OVERRUN", 0.0)
+    built = engine(Fixed({"x": 1}), interval=1.0, probe_intervals={"fixed": 60.0})
+    for _ in range(5):
+        built.tick(grace=5.0)
+        clock.now += 1.0
+    assert [type(runner).__name__ for runner in built.runners] == ["InlineRunner"]
+
+
 def test_emit_that_raises_does_not_end_sampling(engine):
     """A writer in trouble is told of once; the next sample is offered all the same."""
     calls = []

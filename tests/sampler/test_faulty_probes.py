@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import threading
 import time
 
 import pytest
 from runferry.sampler import Probe, Sampler, SamplerSettings, Tier, core
-from runferry.sampler.command import LineChild
+from runferry.sampler.command import CommandError, LineChild, run
 from runferry.sampler.context import Context
 from runferry.sampler.engine import Engine
 from runferry.sampler.interpreter import interpreter
@@ -178,6 +180,45 @@ def test_no_thread_to_read_a_program(monkeypatch):
     assert "can't start new thread" in lines.error
     assert ctx.own_pids == set()
     lines.close()
+
+
+def _no_descriptors(*_given):
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_no_descriptor_to_read_a_program(monkeypatch):
+    """It is ended and the reason told; no thread ends with a traceback, and no pipe stays open."""
+    ctx = Context(SamplerSettings(), own_pids=set())
+    lines = LineChild(ctx, ["sleep", "60"])
+    before = _lowest_free_descriptor()
+    monkeypatch.setattr("runferry.sampler.command.selectors.DefaultSelector", _no_descriptors)
+    assert lines.newest(0.0) is None
+    assert lines.error == "sleep cannot be read: [Errno 24] Too many open files"
+    with pytest.raises(CommandError, match="Too many open files"):
+        run(ctx, ["sleep", "60"])
+    assert (ctx.own_pids, _lowest_free_descriptor()) == (set(), before)
+    lines.close()
+
+
+def _lowest_free_descriptor():
+    fd = os.open(os.devnull, os.O_RDONLY)
+    os.close(fd)
+    return fd
+
+
+def test_no_thread_for_the_sampler(machine, monkeypatch):
+    """A run is told in one line that it has no metrics; neither its start nor its end fails, and it may be forked."""
+    samples, warnings = [], []
+    sampler = Sampler(SamplerSettings(), samples.append, root=str(machine.root), warn=warnings.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_threads)
+        sampler.start()
+    assert warnings == ["no system metrics: can't start new thread"]
+    assert (sampler.loading, sampler.idle, sampler.settle(5.0)) == (False, True, False)
+    sampler.stop()
+    sampler.start()
+    sampler.stop()
+    assert samples == []
 
 
 def test_no_thread_for_a_slow_probe(engine, clock, monkeypatch):

@@ -85,3 +85,41 @@ def test_a_signal_for_a_command_that_cannot_be_started_is_ours(monkeypatch):
         signal.signal(signal.SIGUSR1, before)
 
     assert heard == [signal.SIGUSR1]
+
+
+def _refused(monkeypatch, *names):
+    """The system starts no thread of these names."""
+    real = threading.Thread.start
+
+    def start(thread):
+        if thread.name in names:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def _lowest_free_descriptor():
+    fd = os.open(os.devnull, os.O_RDONLY)
+    os.close(fd)
+    return fd
+
+
+@pytest.mark.parametrize("name", ["runferry-stdout", "runferry-stderr"])
+def test_without_a_thread_for_its_output_no_command_begins(monkeypatch, tmp_path, name):
+    """It would stand still as soon as a pipe is full; nothing of it is left open."""
+    _refused(monkeypatch, name)
+    before = _lowest_free_descriptor()
+    with pytest.raises(CommandError, match="can't start new thread") as caught:
+        run_command(["touch", str(tmp_path / "ran")], lambda pid: pytest.fail("a run has begun"), terminal=False)
+    assert (caught.value.code, (tmp_path / "ran").exists()) == (126, False)
+    for thread in threading.enumerate():
+        if thread.name.startswith("runferry-std"):
+            thread.join(10)
+    assert _lowest_free_descriptor() == before
+
+
+def test_without_a_thread_to_wait_the_command_is_waited_for(begin, monkeypatch):
+    """The code is the command's."""
+    _refused(monkeypatch, "runferry-command")
+    assert run_command(["sh", "-c", "exit 3"], lambda pid: begin()) == 3
