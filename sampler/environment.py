@@ -20,11 +20,13 @@ from typing import Any, Protocol
 from . import gitinfo, registry
 from .cgroup import logical_cpus
 from .clock import SystemClock
+from .colab import colab_facts
 from .context import Context
 from .coreweave import coreweave_facts
 from .engine import Engine, Sample
 from .gathering import Fact, Fields, Gathering, merge
 from .hostinfo import cpu_model, memory_total, physical_cores
+from .kubernetes import kubernetes_facts
 from .machine import machine_facts
 from .probe import Probe
 from .redact import is_secret_name, known_secrets, redact_argv, redact_text
@@ -207,6 +209,11 @@ def host_facts(ctx: Context) -> dict[str, Fact]:
     return {"processors": processors, "memory": memory, **disks}
 
 
+def _surroundings(ctx: Context, environ: Mapping[str, str]) -> dict[str, Fact]:
+    """What a server of the cluster or of the host is asked, where there is a sign of one."""
+    return {**kubernetes_facts(ctx, environ), **colab_facts(ctx), **coreweave_facts(ctx, environ)}
+
+
 class Devices(Protocol):
     """Whoever has the probes of devices open: a `Sampler`, or an `Engine`."""
 
@@ -301,7 +308,7 @@ class Inquiry:
         self._context = Gathering(
             context_facts(argv=argv, started_at_ns=started_at_ns, folder=folder, environ=environ, redact=redact)
         )
-        self._host = Gathering({**host_facts(ctx), **coreweave_facts(ctx, environ)})
+        self._host = Gathering({**host_facts(ctx), **_surroundings(ctx, environ)})
         self._machine = Gathering(machine_facts(ctx, environ, (str(folder), *settings.disk_paths)))
         self._engine: Engine | None = None
         if devices is None:
@@ -320,7 +327,7 @@ class Inquiry:
         return self._context.take(self._left())
 
     def hardware(self) -> Fields:
-        """What the host is made of."""
+        """What the host is made of; the image and the notebook, which servers are asked, are among it."""
         fields = self._host.take(self._left())
         self._devices.settle(max(0.0, self._left()))
         merge(fields, self._new_of_devices())

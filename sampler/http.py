@@ -81,7 +81,8 @@ class Endpoint:
 
     Asked directly: what is scraped stands in the cluster, and a proxy of the environment would not reach it.
     Each `get` opens a connection of its own. A name lookup has no deadline in the system's resolver, so call it where
-    hanging harms nobody.
+    hanging harms nobody. Trusted are those whom `authority`, a file of certificates, vouches for; without it, whom the
+    usual variables name, or the system.
 
     Raises:
         AddressError: no http or https URL, one with a user or a password, or a header that cannot be sent.
@@ -92,6 +93,7 @@ class Endpoint:
         url: str,
         headers: Mapping[str, str] | None = None,
         *,
+        authority: str | None = None,
         environ: Mapping[str, str] = os.environ,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -111,6 +113,7 @@ class Endpoint:
         self._port = _PORTS[parts.scheme] if port is None else port
         self._target = _target(parts)
         self._headers = _checked(headers or {})
+        self._authority = authority
         self._environ = environ
         self._monotonic = monotonic
         self._tls: ssl.SSLContext | None = None
@@ -197,7 +200,7 @@ class Endpoint:
         if self._scheme == "http":
             return plain
         if self._tls is None:
-            self._tls = _trust(self._environ)
+            self._tls = _trust_only(self._authority) if self._authority else _trust(self._environ)
         plain.settimeout(self._left(deadline))
         return self._tls.wrap_socket(plain, server_hostname=self._host)  # its handshake keeps to the time as a whole
 
@@ -246,6 +249,16 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
             raise AddressError(f"the value of header {name} holds what no header may hold, such as the end of a line")
         checked[str(name)] = str(value).strip()
     return checked
+
+
+def _trust_only(authority: str) -> ssl.SSLContext:
+    """Whom one file of certificates vouches for. Those of clusters often lack what Python is strict about since 3.13."""
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError):
+        raise UnreachableError("the file of certificates to trust it by cannot be read") from None
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _trust(environ: Mapping[str, str]) -> ssl.SSLContext:
