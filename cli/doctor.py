@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +24,7 @@ _ORDER = ("hangs", "failed", "ok", "absent", "off")
 @click.option("--skip-probe", "skip_probes", multiple=True, metavar="NAME", help="Leave out this probe; repeatable.")
 @click.option("--disk", "disks", multiple=True, metavar="PATH", help="Path whose disk to try; repeatable [/].")
 @click.option("--extended", is_flag=True, help="Also what only the setting `extended` asks for.")
-@click.option("--dir", "folder", type=click.Path(), default=".", help="Where logs are to go [here].")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), help="Where logs are to go [as of a run: here].")
 @click.option(
     "--within", type=click.FloatRange(min=0.5, max=600), default=10.0, show_default=True,
     help="Seconds for all; what has not answered by then hangs.",
@@ -35,7 +36,7 @@ def command(
     skip_probes: tuple[str, ...],
     disks: tuple[str, ...],
     extended: bool,
-    folder: str,
+    folder: Path | None,
     within: float,
     as_json: bool,
 ) -> None:
@@ -56,14 +57,18 @@ def command(
     if unknown := sorted({*probes, *skip_probes} - set(known := known_probes())):
         raise click.UsageError(f"there is no probe {unknown[0]!r}; there are {', '.join(known)}")
     given = Settings(
-        probes=probes or None, skip_probes=skip_probes or None, disk_paths=disks or None, extended=extended or None
+        probes=probes or None,
+        skip_probes=skip_probes or None,
+        disk_paths=disks or None,
+        extended=extended or None,
+        dir=folder,
     )
     try:
         resolved = resolve(given)
         settings = sampler_settings(resolved, pid=os.getpid(), label="")
     except (SettingsError, ValueError) as error:
         raise click.UsageError(str(error)) from error
-    found = check(settings, within=within, folder=folder)
+    found = check(settings, within=within, folder=str(resolved.root))
     found.warnings[:0] = _of_the_settings(resolved)
     found.findings.sort(key=lambda finding: _ORDER.index(finding.state))
     (_print_json if as_json else _print_text)(found)

@@ -99,7 +99,7 @@ def check(
     patients = [_Patient(probe, settings, root) for probe in probes]
     gathering = Gathering({f"{number} {one.finding.probe}": one.examine for number, one in enumerate(patients)})
     ctx = Context(settings, root=root)
-    place = Path(os.path.abspath(folder))  # noqa: PTH100 - asks no file system
+    place = Path(_absolute(folder) or os.sep)
     facts = Gathering(
         {
             **context_facts(argv=sys.argv, started_at_ns=0, folder=place, environ=os.environ),
@@ -284,7 +284,10 @@ def _warnings(ctx: Context, folder: str) -> list[str]:
 
 def _of_the_folder(folder: str) -> Iterator[str]:
     """What stands against logs below `folder`. A run makes it where it is not there: then it is that which is above."""
-    where = os.path.abspath(folder)  # noqa: PTH100 - resolves no link
+    where = _absolute(folder)
+    if where is None:
+        yield f"{folder} takes no logs: the working directory is gone (--dir)"
+        return
     while not os.path.lexists(where):
         where = os.path.dirname(where)  # noqa: PTH120 - as above
     if not os.path.isdir(where):  # noqa: PTH112 - as above
@@ -300,8 +303,16 @@ def _of_the_folder(folder: str) -> Iterator[str]:
         yield f"{folder} takes no logs: no permission to write {place_of} (--dir)"
 
 
+def _absolute(folder: str) -> str | None:
+    """Links are not resolved, nor is any file system asked; None where the working directory is gone."""
+    try:
+        return os.path.abspath(folder)  # noqa: PTH100 - see above
+    except OSError:
+        return None
+
+
 def _same(where: str, folder: str) -> bool:
-    return where == os.path.abspath(folder)  # noqa: PTH100 - as above
+    return where == _absolute(folder)
 
 
 def _mount_lines(ctx: Context) -> list[str]:

@@ -88,7 +88,7 @@ _EXTENDED = (
 REQUESTS: dict[str, Callable[[SamplerSettings], object]] = {
     **dict.fromkeys(_EXTENDED, lambda settings: settings.extended),
     "self_usage": lambda settings: settings.self_usage,
-    "dcgm": lambda settings: settings.dcgm_profiling or os.environ.get("WANDB_ENABLE_DCGM_PROFILING"),
+    "dcgm": lambda settings: settings.dcgm_profiling,
     "openmetrics": lambda settings: settings.open_metrics_endpoints,
     "dcgm_exporter": lambda settings: settings.dcgm_exporter,
 }

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .nvidia_dcgm_library import DcgmLibrary
 
 SONAMES = ("libdcgm.so.4", "libdcgm.so.3")
-OPT_IN = "WANDB_ENABLE_DCGM_PROFILING"  # in the environment, as for the peer
 LEAST_EVERY, MOST_EVERY = 1.0, 5.0  # s between two measurements of the daemon
 
 # Field -> key. Shares are ratios and are written as per cent; bytes/s stay what they are.
@@ -68,9 +67,8 @@ class DcgmDaemonProbe(Probe):
 
     def discover(self, ctx: Context) -> str | None:
         """Asked for only: one client at a time may use the counters, and that may be somebody's profiler."""
-        wanted = ctx.settings.dcgm_profiling or os.environ.get(OPT_IN, "").lower() in {"1", "t", "true"}
-        if not wanted:
-            return f"not asked for (dcgm_profiling, {OPT_IN})"
+        if not ctx.settings.dcgm_profiling:
+            return "only with the setting dcgm_profiling"
         if not sys.platform.startswith("linux"):
             return "DCGM is there on Linux only"
         return None if any(map(ctx.exists, LINUX_SIGNS)) else f"no NVIDIA driver: none of {', '.join(LINUX_SIGNS)}"

@@ -102,6 +102,16 @@ def test_what_a_run_would_sample_is_tried(told, monkeypatch):
     assert (given["within"], given["folder"]) == (3, "/x")
 
 
+def test_the_folder_is_that_of_a_run(told, monkeypatch):
+    """By the settings, unless an option says so: a run would fail there, not here."""
+    asked = told(Finding("cpu", "inline", "ok", ""))
+    doctor()
+    monkeypatch.setenv("WANDB_DIR", "/logs")
+    doctor()
+    doctor("--dir", "/x")
+    assert [given["folder"] for _, given in asked] == [str(Path.cwd()), "/logs", "/x"]
+
+
 @pytest.mark.parametrize("arguments", [["--probe", "nope"], ["--skip-probe", "nope"], ["--within", "0"]])
 def test_wrong_usage(arguments):
     """2, and what there is."""

@@ -212,3 +212,14 @@ def test_where_logs_are_to_go(machine, monkeypatch, name, words):
     of_logs = [line for line in whole.warnings if "logs" in line or "statvfs" in line]
     assert len(of_logs) == (words is not None)
     assert words is None or of_logs[0].endswith(words)
+
+
+def test_a_working_directory_that_is_gone(machine, tmp_path, monkeypatch):
+    """It is told, and everything else is looked at; a folder by its whole path needs none."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    found = check(SamplerSettings(), root=str(machine.root), folder=".", probes=())
+    assert ". takes no logs: the working directory is gone (--dir)" in found.warnings
+    whole = check(SamplerSettings(), root=str(machine.root), folder=str(tmp_path), probes=())
+    assert not [line for line in whole.warnings if "takes no logs" in line]
