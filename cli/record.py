@@ -148,4 +148,8 @@ def command(
         done = {"type": "run_done", "run": run.id, "log": run.log_path, "exit_code": code, "complete": report.complete}
         dropped = {"rows_dropped": report.rows_dropped, "others_dropped": report.others_dropped}
         click.echo(plain_json({**done, **dropped}), err=True)
+    if code and runs and role is Role.SAMPLER and settings.given_id and not as_json:
+        warn_on_stderr(
+            f"exit code {code} on this node is not in the run's log: how run {runs[0].id} ended is the first node's to say"
+        )
     sys.exit(code)

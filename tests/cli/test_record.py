@@ -490,13 +490,30 @@ def test_a_command_that_cannot_be_run(tmp_path):
 
 
 def test_a_node_that_only_adds_its_metrics(tmp_path):
-    """`--secondary`: samples and console, but no end, which is the first node's to say; it must say of which run."""
+    """`--secondary`: samples and console, but no end, which is the first node's to say."""
     options = ("--secondary", "--id", "r1", "--label", "b", "--interval", "0.1")
     code, out, _, state = done(tmp_path, "sh", "-c", "echo x; sleep 0.3; exit 3", options=options)
 
     assert (code, out) == (3, "x\n")
     assert (state.exit_code, state.row_count, lines(state)) == (None, 0, [("stdout", "x")])
     assert all(key.endswith("/l:b") for sample in state.samples for key in sample.values)
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "told"), [("exit 3", (), 1), ("exit 0", (), 0), ("exit 3", ("--json",), 0)]
+)
+def test_a_node_that_fails_says_that_the_run_will_not_show_it(tmp_path, script, options, told):
+    """The run ends as its first node does; where the command ran, its code is told, and is ours."""
+    options = ("--secondary", "--id", "r1", "--quiet", "--interval", "0.1", *options)
+    with record(tmp_path, "sh", "-c", script, options=options) as child:
+        _, err = child.communicate(timeout=50)
+
+    assert child.returncode == int(script[-1])
+    assert err.count("exit code 3 on this node") == told
+
+
+def test_a_node_has_to_say_of_which_run(tmp_path):
+    """No run of its own is begun."""
     with record(tmp_path, "true", options=("--secondary",)) as child:
         _, err = child.communicate(timeout=50)
     assert child.returncode == 2
