@@ -27,7 +27,7 @@ HOMES = {
     "fsspec": ("export", "bundle"),
     "gcipuinfo": ("sampler/probes/ipu.py",),
     "google": ("export", "logformat", "sync", "writer"),
-    "grpc": ("sampler/probes/tpu.py",),
+    "h2": ("sampler/probes/tpu_grpc.py",),
     "httpcore": ("sync/sockets.py", "sync/transport.py"),
     "libtpu": ("sampler/probes/tpu.py",),
     "lightning": ("writer/integrations/lightning.py",),

@@ -6,6 +6,7 @@ Both have values only while a program holds the TPU. Neither is loaded on a host
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..context import Context
@@ -13,9 +14,10 @@ from ..metric import Kind, Metric, Origin
 from ..probe import Probe, ProbeUnavailableError, Tier, Values
 from .tpu_chips import PCI_DEVICES, find_chips
 from .tpu_families import FAMILIES, Family, Shape
-from .tpu_runtime import PORT, Runtime, read_points
+from .tpu_points import read_points
 from .tpu_sdk import read_texts
 
+PORT = 8431  # of the runtime's server
 _TESTS = "tests/sampler/test_tpu.py::"
 _PEER_KEYS = frozenset(
     {
@@ -54,10 +56,14 @@ def _metrics(family: Family) -> list[Metric]:
     return [Metric(family.key, family.unit, source, formula, origin=origin, test=test)]
 
 
+class RuntimeServerError(Exception):
+    """The runtime's server is there, and did not tell all that it was asked."""
+
+
 class TpuProbe(Probe):
     """`tpu.{i}.*` by device, `tpu.{family}.*` by label and statistic.
 
-    `monitoring` replaces libtpu's module of that kind, `grpc` the module of that name; False: as if not installed.
+    `monitoring` replaces libtpu's module of that kind, `runtime` ours of that kind; False: as if it cannot be loaded.
     """
 
     name = "tpu"
@@ -74,11 +80,10 @@ class TpuProbe(Probe):
         ),
     )
 
-    def __init__(self, monitoring: Any = None, grpc: Any = None, port: int = PORT) -> None:
+    def __init__(self, monitoring: Any = None, runtime: Any = None, port: int = PORT) -> None:
         self._monitoring = monitoring
-        self._grpc = grpc
+        self._runtime = runtime
         self._port = port
-        self._runtime: Runtime | None = None
         self._duty_per_chip = 1
         self._metadata: dict[str, Any] = {}
 
@@ -87,7 +92,7 @@ class TpuProbe(Probe):
         return None if find_chips(ctx) else f"no TPU among {PCI_DEVICES}"
 
     def open(self, ctx: Context) -> None:
-        """Load what is installed of libtpu and grpcio."""
+        """Load what is installed of libtpu and h2."""
         found = find_chips(ctx)
         if found is None:
             raise ProbeUnavailableError(f"no TPU among {PCI_DEVICES}")
@@ -101,7 +106,7 @@ class TpuProbe(Probe):
                 "count": count,
             }
         }
-        missing = [*self._load_sdk(), *self._load_grpc()]
+        missing = [*self._load_sdk(), *self._load_runtime()]
         if self._monitoring is None and self._runtime is None:
             raise ProbeUnavailableError(f"a TPU, but nothing to ask it with: {'; '.join(missing)}", loud=True)
 
@@ -116,15 +121,15 @@ class TpuProbe(Probe):
             self._monitoring = None
         return []
 
-    def _load_grpc(self) -> list[str]:
-        if self._grpc is None:
+    def _load_runtime(self) -> list[str]:
+        if self._runtime is None:
             try:
-                import grpc
+                from . import tpu_runtime
             except Exception as error:  # as above
-                return [f"grpcio cannot be loaded ({error!r})"]
-            self._grpc = grpc
-        if self._grpc is not False:
-            self._runtime = Runtime(self._grpc, self._port)
+                return [f"h2 cannot be loaded ({error!r}; runferry[tpu] brings it)"]
+            self._runtime = tpu_runtime
+        elif self._runtime is False:
+            self._runtime = None
         return []
 
     def sample(self, ctx: Context, out: Values) -> None:  # noqa: ARG002 - the port's
@@ -136,11 +141,21 @@ class TpuProbe(Probe):
             out.update(values)
             if not values and family.rpc:
                 gaps.append(family)
-        if gaps and self._runtime is not None:
-            answers = self._runtime.ask([family.rpc for family in gaps])
-            for family in gaps:
-                out.update(read_points(family, answers.get(family.rpc, ()), self._duty_per_chip))
+        trouble = self._fill(gaps, out)
         _derive(out)
+        if trouble is not None:
+            raise RuntimeServerError(
+                f"the TPU runtime's server on port {self._port}: {trouble}; what it alone tells is incomplete"
+            )
+
+    def _fill(self, gaps: Sequence[Family], out: Values) -> Exception | None:
+        """Write what the server tells of these families; what went wrong, where that is worth telling."""
+        if not gaps or self._runtime is None:
+            return None
+        answers = self._runtime.fetch(self._port, [family.rpc for family in gaps])
+        for family in gaps:
+            out.update(read_points(family, answers.points.get(family.rpc, ()), self._duty_per_chip))
+        return answers.trouble or (None if out else answers.refusal)
 
     def _supported(self) -> frozenset[str] | None:
         """The names that the SDK says it knows; None if it does not say."""
@@ -168,11 +183,6 @@ class TpuProbe(Probe):
     def metadata(self) -> dict[str, Any]:
         """tpu: {name, hbm_gib, devices_per_chip, count}."""
         return self._metadata
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._runtime is not None:
-            self._runtime.close()
 
 
 def _description(metric: Any) -> str:

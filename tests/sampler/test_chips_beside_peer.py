@@ -17,8 +17,7 @@ import pytest
 from runferry.logformat import load
 from runferry.sampler.context import Context
 from runferry.sampler.probes.neuron_report import read_hardware
-from runferry.sampler.probes.tpu import TpuProbe
-from runferry.sampler.probes.tpu_runtime import PORT
+from runferry.sampler.probes.tpu import PORT, TpuProbe
 from runferry.sampler.probes.trainium import TrainiumProbe
 from runferry.sampler.settings import SamplerSettings
 from support import peer

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
-import socket
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,10 +13,10 @@ from hypothesis import strategies as st
 from runferry.sampler import SamplerSettings
 from runferry.sampler.context import Context
 from runferry.sampler.probe import ProbeUnavailableError
-from runferry.sampler.probes.tpu import TpuProbe
+from runferry.sampler.probes.tpu import RuntimeServerError, TpuProbe
 from runferry.sampler.probes.tpu_chips import CHIPS, find_chips
 from runferry.sampler.probes.tpu_families import FAMILIES, Shape, label_of
-from runferry.sampler.probes.tpu_runtime import percentile, read_points
+from runferry.sampler.probes.tpu_points import percentile, read_points
 from runferry.sampler.probes.tpu_sdk import read_texts, split, stat_names
 from runferry.sampler.probes.tpu_wire import Histogram, Point, Summary, encode_request, read_response
 
@@ -44,12 +41,10 @@ def tpus(machine, sampled, fixture_json):
     """Open the probe on answers of the SDK (False: none), and a port of the runtime's server."""
     machine.load("tpu-pci-sysfs.json")
 
-    def start(answers=False, *, port=None, grpc=False):
+    def start(answers=False, *, port=None):
         if isinstance(answers, str):
             answers = monitoring.Monitoring(fixture_json(answers))
-        if port is not None:
-            grpc = pytest.importorskip("grpc")
-        return sampled(TpuProbe(answers, grpc, port or 0), machine.context())
+        return sampled(TpuProbe(answers, False if port is None else None, port or 0), machine.context())
 
     return start
 
@@ -135,10 +130,13 @@ def test_metadata(tpus):
 
 
 def test_nothing_to_ask_with(machine, monkeypatch):
-    """A TPU without libtpu and grpcio is worth a warning that says what to install."""
+    """A TPU without libtpu and h2 is worth a warning that says what to install."""
     machine.load("tpu-pci-sysfs.json")
-    monkeypatch.setitem(sys.modules, "grpc", None)
-    with pytest.raises(ProbeUnavailableError, match=r"libtpu .* grpcio") as caught:
+    for module in ("tpu_runtime", "tpu_grpc"):
+        monkeypatch.delitem(sys.modules, f"runferry.sampler.probes.{module}", raising=False)
+        monkeypatch.delattr(f"runferry.sampler.probes.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "h2.config", None)
+    with pytest.raises(ProbeUnavailableError, match=r"libtpu .* runferry\[tpu\]") as caught:
         TpuProbe().open(machine.context())
     assert caught.value.loud
 
@@ -153,7 +151,6 @@ def test_libtpu_that_fails_at_its_import(machine, monkeypatch, tmp_path, sampled
     machine.load("tpu-pci-sysfs.json")
     probe = sampled(TpuProbe(port=serve().port), machine.context())
     assert probe.next()["tpu.0.dutyCycle"] == 100.0
-    probe.probe.close()
     assert "libtpu" not in sys.modules
 
 
@@ -377,43 +374,45 @@ def test_server_that_comes_and_goes(tpus, serve):
     server.stop()
     assert probe.next() == {}
     again = serve()
-    probe.probe._runtime._port = again.port
+    probe.probe._port = again.port
     assert probe.next()["tpu.0.dutyCycle"] == 100.0
-    probe.probe.close()
-    probe.probe.close()
 
 
 def test_server_that_hangs(tpus, serve, monkeypatch):
-    """All requests together have one deadline."""
+    """All requests together have one deadline; what the SDK has told is kept, and the trouble is told."""
     monkeypatch.setattr("runferry.sampler.probes.tpu_runtime.ANSWER_WITHIN", 0.05)
     server = serve()
     server.hang = True
-    assert tpus(port=server.port).next() == {}
+    probe, values = tpus("tpu-sdk-v5e.json", port=server.port), {}
+    with pytest.raises(RuntimeServerError, match=rf"port {server.port}: no whole answer in time"):
+        probe.probe.sample(probe.ctx, values)
+    assert values["tpu.2.hbmMemoryUsage"] == pytest.approx(53.975, abs=0.001)
 
 
-@pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 200 OK\r\n\r\nhello"], ids=["mute", "closes", "web"])
-def test_another_server_on_that_port(tpus, monkeypatch, answer):
-    """Whatever listens there and is no runtime: no values, no error, and it is let go in time."""
-    pytest.importorskip("grpc")
-    monkeypatch.setattr("runferry.sampler.probes.tpu_runtime.ANSWER_WITHIN", 0.1)
-    held = []
+def test_server_that_refuses(tpus, serve):
+    """A no to some metrics is none to the others; to all, with nothing from the SDK either, it is told with its words."""
+    server = serve()
+    known = ["tpu.runtime.hbm.memory.total.bytes"]
+    server.keep(known)
+    assert tpus(port=server.port).next() == {
+        "tpu.0.hbmCapacityTotal": 34088157184,
+        "tpu.1.hbmCapacityTotal": 34088157184,
+    }
+    server.keep([])
+    with pytest.raises(RuntimeServerError, match="gRPC status 5: no metric "):
+        tpus(port=server.port).next()
+    assert tpus("tpu-sdk-v5e.json", port=server.port).next()["tpu.0.dutyCycle"] == 100.0
 
-    def serve(listener):
-        with contextlib.suppress(OSError):
-            while True:
-                held.append(listener.accept()[0])
-                if answer is not None:
-                    held[-1].sendall(answer)
-                    held[-1].close()
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, args=(listener,), daemon=True).start()
-        probe = tpus(port=listener.getsockname()[1])
-        assert probe.next() == {}
-        probe.probe.close()
-        listener.shutdown(socket.SHUT_RDWR)
-    for connection in held:
-        connection.close()
+def test_server_with_no_answer_of_its_own(tpus, serve):
+    """A message that is none costs one metric and names it."""
+    server = serve()
+    server.answers["hlo.queue.size.gauge"] = b"\xff"
+    probe, values = tpus(port=server.port), {}
+    with pytest.raises(RuntimeServerError, match=r"hlo\.queue\.size\.gauge: a varint without end"):
+        probe.probe.sample(probe.ctx, values)
+    assert values["tpu.0.dutyCycle"] == 100.0
+    assert not of(values, "tpu.hloQueueSize.")
 
 
 def distribution(label, counts, *, mean=1.0, **options):

@@ -93,9 +93,9 @@ class Service:
         self.asked = []
         self.hang = False
         self._released = threading.Event()
-        self._answers = {name: encode(metric) for name, metric in answers.items()}
+        self.answers = {name: encode(metric) for name, metric in answers.items()}
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
-        handler = grpc.unary_unary_rpc_method_handler(self._answer)
+        handler = grpc.unary_unary_rpc_method_handler(self._reply)
         self._server.add_generic_rpc_handlers(
             [
                 grpc.method_handlers_generic_handler(
@@ -106,16 +106,19 @@ class Service:
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
 
-    def _answer(self, request, context):
+    def keep(self, names):
+        self.answers = {name: self.answers[name] for name in names}
+
+    def _reply(self, request, context):
         import grpc
 
         name = CLASSES["MetricRequest"].FromString(request).metric_name
         self.asked.append(name)
         if self.hang:
             self._released.wait(30)
-        if name not in self._answers:
+        if name not in self.answers:
             context.abort(grpc.StatusCode.NOT_FOUND, f"no metric {name}")
-        return self._answers[name]
+        return self.answers[name]
 
     def stop(self):
         self._released.set()
