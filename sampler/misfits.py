@@ -23,7 +23,7 @@ def misfits(ctx: Context) -> Iterator[str]:
     if ctx.exists("/proc/stat") and not ctx.exists(f"/proc/{settings.pid}"):
         yield f"there is no process {settings.pid}: nothing is known of the process (cpu, proc.*)"
     wanted = settings.gpu_device_ids
-    if wanted and wanted != ("visible",) and not any(registry.SIGNS[name](ctx) for name in _OF_DEVICES):
+    if wanted and "visible" not in wanted and not any(registry.SIGNS[name](ctx) for name in _OF_DEVICES):
         yield f"gpu_device_ids: {', '.join(wanted)} cannot be sampled: no driver of NVIDIA or AMD is on this machine"
     yield from _headers_of_nobody(settings)
 

@@ -55,7 +55,8 @@ class SamplerSettings:
         probes: names of the probes to run; None runs all.
         skip_probes: names of probes not to run.
         probe_intervals: probe -> least seconds between two of its samples, in place of what the probe says.
-        gpu_device_ids: NVML indices or UUIDs (or prefixes) to sample; ("visible",) resolves CUDA_VISIBLE_DEVICES.
+        gpu_device_ids: NVML indices or UUIDs (or prefixes) to sample; ("visible",) resolves
+            CUDA_VISIBLE_DEVICES, or ROCm's variables.
         no_cgroup: ignore the limits of control groups; percentages then refer to the host.
         cpu_norm: what 100 % of `cpu` means: the CPUs this process may use, or the host's physical cores.
         per_core: also `cpu.{i}.cpu_percent` for each logical core.

@@ -13,9 +13,11 @@ from ..context import Context
 from ..metric import Kind, Metric, Origin
 from ..probe import Probe, ProbeUnavailableError, Tier, Values
 from ..proctree import walk
+from ..tables import whole
 from .amd_processes import kfd_devices, memory_used
 from .amd_source import SONAMES, Board, Source, cards, library_folders, no_driver, nvidia_devices
 from .amd_sysfs import has_figures
+from .nvml_select import VISIBLE, not_named
 
 EXTENDED = ("memoryAllocatedBytes",)  # values that neither the list nor the peer has for AMD
 # The device's values that are repeated for the processes on it, as for other vendors.
@@ -156,7 +158,9 @@ class _Amd(Probe):
         if self._source is None:
             return
         read = self._source.read(ctx)
-        boards = chosen(ctx.settings.gpu_device_ids, self._source.boards, self._before, os.environ)
+        ids = ctx.settings.gpu_device_ids
+        boards = chosen(ids, self._source.boards, self._before, os.environ)
+        self.notices = [not_named(item) for item in unknown(ids, self._source.boards, self._before)]
         extended = ctx.settings.extended
         used: dict[str, int] = {}
         if extended:
@@ -202,9 +206,13 @@ class AmdProbe(_Amd):
 
 
 class AmdSysfsProbe(_Amd):
-    """Through the driver's files, where no library of ROCm is installed."""
+    """Through the driver's files, where no library of ROCm is installed.
+
+    On a thread: the driver asks the device for most of them, and one that is in trouble may not answer.
+    """
 
     name = "amd_sysfs"
+    tier = Tier.THREAD
     metrics = _metrics(2, ".py::test_the_driver_s_files")
     kinds = (".amd_sysfs:SysfsSource",)
 
@@ -243,25 +251,30 @@ def chosen(
 ) -> list[Board]:
     """The boards that `gpu_device_ids` names; all if it is None.
 
-    Items are indices among all devices, or unique ids (or their beginnings); ("visible",) stands for those of
-    ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES.
+    Items are indices among all devices, or unique ids (or their beginnings); `visible` stands for those of
+    ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES, or of CUDA_VISIBLE_DEVICES where no device is NVIDIA's.
     """
     if ids is None:
         return list(boards)
-    if tuple(ids) == ("visible",):
-        wanted = next(
-            (environ[name] for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES") if name in environ), None
-        )
+    if VISIBLE in ids:
+        variables = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", *["CUDA_VISIBLE_DEVICES"] * (before == 0))
+        wanted = next((environ[name] for name in variables if name in environ), None)
         if wanted is None:
             return list(boards)
         ids, before = tuple(item.strip() for item in wanted.split(",")), 0  # counted among AMD's
-    found = []
-    names = tuple(item.lower().removeprefix("gpu-").removeprefix("0x") for item in ids if not item.isdecimal())
-    for board in boards:
-        unique = (board.unique_id or "").lower().removeprefix("0x")
-        spelt = {unique, unique.zfill(_UNIQUE_ID)} if unique else ()  # not all sources tell leading zeros
-        if str(before + board.position) in ids or any(
-            each.startswith(name) for each in spelt for name in names if name
-        ):
-            found.append(board)
-    return found
+    return [board for board in boards if any(_names(item, board, before) for item in ids)]
+
+
+def _names(item: str, board: Board, before: int) -> bool:
+    if item.isdecimal():
+        return item == str(before + board.position)
+    name = item.lower().removeprefix("gpu-").removeprefix("0x")
+    unique = (board.unique_id or "").lower().removeprefix("0x")
+    spelt = {unique, unique.zfill(_UNIQUE_ID)} if unique else ()  # not all sources tell leading zeros
+    return bool(name) and any(each.startswith(name) for each in spelt)
+
+
+def unknown(ids: Sequence[str] | None, boards: Collection[Board], before: int) -> list[str]:
+    """Those of `ids` that name no device of anybody's: not what may be one of the `before` that are NVIDIA's."""
+    ours = [item for item in ids or () if not before or (whole(item) or 0) >= before]
+    return [item for item in ours if item != VISIBLE and not any(_names(item, board, before) for board in boards)]

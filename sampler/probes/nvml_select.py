@@ -97,6 +97,12 @@ def select(ids: Sequence[str] | None, devices: Sequence[Identity], environ: Mapp
     return sorted({named.number for named in chosen})
 
 
-def unknown(ids: Sequence[str] | None, devices: Sequence[Identity]) -> list[str]:
-    """Those of `ids` that name no device, or the beginning of several."""
-    return [text for text in ids or () if text != VISIBLE and _match(text.strip(), devices) is None]
+def unknown(ids: Sequence[str] | None, devices: Sequence[Identity], *, alone: bool = True) -> list[str]:
+    """Those of `ids` that name no device, or the beginning of several; MIG devices only, unless NVIDIA is `alone` here."""
+    ours = [text for text in ids or () if alone or text.startswith("MIG-")]
+    return [text for text in ours if text != VISIBLE and _match(text.strip(), devices) is None]
+
+
+def not_named(text: str) -> str:
+    """What the user is told of an id that names nothing."""
+    return f"gpu_device_ids: {text!r} names no device, or several"

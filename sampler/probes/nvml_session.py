@@ -10,6 +10,7 @@ from typing import Any
 from ..context import Context
 from ..probe import ProbeUnavailableError, Values
 from ..proctree import walk
+from .amd_source import no_driver
 from .nvml_calls import LIBRARY_MISMATCH, NO_LIBRARY, LibraryClosedError, code_of
 from .nvml_device import Device
 from .nvml_events import XidWatch
@@ -17,7 +18,7 @@ from .nvml_kmsg import KernelLog
 from .nvml_library import initialise
 from .nvml_metadata import read_identity, read_metadata
 from .nvml_processes import Monitored
-from .nvml_select import Named, select, unknown, visible
+from .nvml_select import Named, not_named, select, unknown, visible
 
 JOULES_PER_KWH = 3.6e6
 KERNEL_LOG = "/dev/kmsg"
@@ -57,9 +58,9 @@ class Session:
             Device(nvml, index, uuids[index], turn=turn, sees=_Sees(index, seen), xids=self.xids)
             for turn, index in enumerate(chosen)
         ]
+        alone = no_driver(ctx) is not None  # AMD's are numbered on from here
         self._named_in_vain = [
-            f"gpu_device_ids: {text!r} names no device, or several"
-            for text in unknown(ctx.settings.gpu_device_ids, identities)
+            not_named(text) for text in unknown(ctx.settings.gpu_device_ids, identities, alone=alone)
         ]
         self.notices = list(self._named_in_vain)
         self.metadata = read_metadata(ctx, nvml, identities, sampled=chosen, seen=seen)

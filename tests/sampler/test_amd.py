@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from runferry.sampler.probe import ProbeUnavailableError
-from runferry.sampler.probes.amd import AmdCommandProbe, AmdProbe, AmdSysfsProbe, chosen, which_probe
+from runferry.sampler.probes.amd import AmdCommandProbe, AmdProbe, AmdSysfsProbe, chosen, unknown, which_probe
 from runferry.sampler.probes.amd_processes import kfd_devices, memory_used
 from runferry.sampler.probes.amd_smi import AmdSmiSource
 from runferry.sampler.probes.amd_source import Board
@@ -292,6 +292,8 @@ BOARDS = (
         (("visible",), {"ROCR_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "1"}, [0]),
         (("visible",), {"ROCR_VISIBLE_DEVICES": "GPU-61b0000000000001"}, [1]),
         (("visible",), {"HIP_VISIBLE_DEVICES": ""}, []),
+        (("0", "visible"), {"HIP_VISIBLE_DEVICES": "1"}, [1]),
+        (("visible",), {"CUDA_VISIBLE_DEVICES": "1"}, [0, 1, 2]),  # NVIDIA's, of which there are some
         (("GPU-00A0000000000002",), {}, [2]),  # some sources tell no leading zeros
         (("00a0", "a0"), {}, [2]),
         (("GPU-",), {}, []),
@@ -300,6 +302,31 @@ BOARDS = (
 def test_selection(ids, environ, positions):
     """By index among all devices, by unique id, or by ROCm's variables, which count AMD's devices."""
     assert [board.position for board in chosen(ids, BOARDS, 2, environ)] == positions
+
+
+def test_without_nvidia_cuda_s_variable_is_rocm_s():
+    """ROCm takes it, too."""
+    assert [board.position for board in chosen(("visible",), BOARDS, 0, {"CUDA_VISIBLE_DEVICES": "1"})] == [1]
+
+
+@pytest.mark.parametrize(
+    ("before", "in_vain"),
+    [
+        (0, ["3", "9", "61c", "MIG-1", "9" * 5000]),
+        (2, ["9"]),  # the others may be NVIDIA's, whose probe tells what it knows
+    ],
+)
+def test_ids_that_name_no_device(before, in_vain):
+    """Told by the probe that can know; `visible` is none."""
+    assert unknown(("0", "3", "9", "61b", "61c", "MIG-1", "visible", "9" * 5000), BOARDS, before) == in_vain
+
+
+def test_what_names_no_device_is_told(machine, sampled):
+    """As of NVIDIA's devices."""
+    machine.write(card(1, "0000:c1:00.0", **FULL))
+    probe = sampled(AmdSysfsProbe(), machine.context(gpu_device_ids=("0", "7")))
+    probe.next()
+    assert list(probe.probe.notices) == ["gpu_device_ids: '7' names no device, or several"]
 
 
 # --- the binding

@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from runferry.sampler import Sampler, SamplerSettings, registry, sample_once
+from runferry.sampler import Sampler, SamplerSettings, Tier, registry, sample_once
 from runferry.sampler.context import Context
 from runferry.sampler.probes.apple import IOREG
 from runferry.sampler.probes.apple_memory import VM_STAT
@@ -177,3 +177,28 @@ def test_loading_ends_when_probes_of_others_are_there(monkeypatch, machine):
     sampler.stop()
 
     assert not sampler.loading
+
+
+ON_THE_SAMPLER_S_THREAD = {
+    *(
+        "cpu",
+        "memory",
+        "disk_io",
+        "network",
+        "psi",
+        "cgroup",
+        "host_cpu",
+        "host_memory",
+        "vmstat",
+        "load",
+        "shm",
+        "tcp",
+    ),
+    *("proc_io", "proc_waits", "proc_files", "proc_groups", "nfs", "lustre", "cpu_temperature", "rapl", "self_usage"),
+}
+
+
+def test_only_what_the_kernel_knows_itself_is_read_on_the_sampler_s_thread():
+    """What asks a device's driver, a server or a program may hang, and would take all other metrics with it."""
+    inline = {name for name, place in registry.BUILT_IN.items() if registry.load(place).tier is Tier.INLINE}
+    assert inline == ON_THE_SAMPLER_S_THREAD

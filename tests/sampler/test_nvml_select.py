@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from runferry.sampler.probes.nvml_select import Identity, Instance, Named, select, visible
+from runferry.sampler.probes.nvml_select import Identity, Instance, Named, select, unknown, visible
 
 MIGS = (Instance("MIG-c1", 2, 0), Instance("MIG-c2", 7, 0))
 DEVICES = (Identity(0, "GPU-aa11"), Identity(1, "GPU-ab22", MIGS), Identity(2, "GPU-dd33"))
@@ -65,3 +65,10 @@ def test_ids_that_name_nothing_are_told(gpus):
     probe = gpus("nvml-h100x2.json", gpu_device_ids=("visible",))
     probe.next()
     assert list(probe.probe.notices) == []
+
+
+def test_beside_another_vendor_only_what_cannot_be_its_own_is_told():
+    """Numbers behind NVIDIA's are AMD's, whose unique ids look like UUIDs, too."""
+    ids = ("0", "7", "GPU-no", "MIG-no", "visible")
+    assert unknown(ids, DEVICES) == ["7", "GPU-no", "MIG-no"]
+    assert unknown(ids, DEVICES, alone=False) == ["MIG-no"]
