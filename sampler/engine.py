@@ -22,6 +22,7 @@ OVERRUN = (
 )
 LONGEST_GRACE = 1.0  # s
 ENDPOINTS = ("openmetrics", "dcgm_exporter")  # probes whose number of keys is up to somebody else
+CROWDS = ("{interface}", "{mount}", "disk.{device}")  # in keys: of these a machine may have thousands
 LEAST_CLOSE = 0.05  # s, for each child process to be killed, however long the others took
 SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
 
@@ -192,12 +193,12 @@ class Engine:
             return self._keys.guests({key: arrived[key] for key in arrived if not self._is_ours(key, probe)})
         if probe.name in ENDPOINTS:
             return self._keys.guests(arrived)
-        if self._settings.per_interface:
-            forms = [metric for metric in probe.metrics if metric.setting == "per_interface"]
-            guests = {key: arrived[key] for key in arrived if any(form.matches(key) for form in forms)}
-            kept = self._keys.guests(guests)
-            return {key: arrived[key] for key in arrived if key not in guests or key in kept}
-        return arrived
+        if all(map(self._keys.final, arrived)):  # as at all ticks but the first
+            return arrived
+        forms = [metric for metric in probe.metrics if any(crowd in metric.key for crowd in CROWDS)]
+        guests = {key: arrived[key] for key in arrived if any(form.matches(key) for form in forms)}
+        kept = self._keys.guests(guests)
+        return {key: arrived[key] for key in arrived if key not in guests or key in kept}
 
     def _is_ours(self, key: object, probe: Probe) -> bool:
         """Whether one of our probes, which is here, writes a key that a probe of others has written."""

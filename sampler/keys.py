@@ -43,7 +43,7 @@ class KeyTable:
         return dict(sorted(result.items()))
 
     def guests(self, values: Values) -> Values:
-        """Of values of endpoints, interfaces and other packages' probes those whose keys there is room for."""
+        """Of values of endpoints, interfaces, mounts, disks and other packages' probes those whose keys there is room for."""
         return {key: value for key, value in values.items() if key in self._known or self._has_room(key, value)}
 
     def _has_room(self, key: object, value: object) -> bool:
@@ -67,7 +67,7 @@ class KeyTable:
             return None
         half = self._cap // 2
         if guest and self._guests >= half:
-            whose = f"more than {half} metric keys (half of key_cap) of endpoints, interfaces and other packages"
+            whose = f"more than {half} metric keys (half of key_cap) of endpoints, interfaces, mounts, disks and other packages"
             self._once("guests", f"{whose}: further ones are dropped, the first is {key!r}")
             return None
         self._guests += guest

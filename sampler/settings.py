@@ -65,8 +65,8 @@ class SamplerSettings:
         seed_aliases: write `unCorrectedMemoryErrors` beside the peer's `uncorrectedMemoryErrors`.
         self_metrics: `sampler.{probe}.durationMs|lagMs|errors|stalled`.
         self_usage: also `sampler.cpu` and `sampler.memory.rssMB`, of the sampler's own processes.
-        key_cap: distinct keys per run; further ones are dropped with one warning. Endpoints, `per_interface` and probes
-            of other packages have half of them together.
+        key_cap: distinct keys per run; further ones are dropped with one warning. Endpoints, interfaces, mounts, disks and
+            probes of other packages have half of them together.
         cpu_count: overrides the physical cores in the hardware record; the next three likewise.
         cpu_logical_count: overrides the logical cores.
         gpu_count: overrides the number of GPUs.

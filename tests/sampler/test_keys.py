@@ -9,8 +9,12 @@ from runferry.sampler import Probe, ProbeUnavailableError, SamplerSettings, Tier
 from runferry.sampler.engine import Engine
 from runferry.sampler.keys import KeyTable
 from runferry.sampler.metric import Metric
+from runferry.sampler.probes.disk_io import DiskIoProbe
+from runferry.sampler.probes.net_links import NetLinksProbe
+from runferry.sampler.probes.nfs import NfsProbe
 
 CAP = 20
+MOUNT = "device s:/{0} mounted on /{0} with fstype nfs4 statvers=1.1\n\tREAD: 1 1 0 1 1 1 1 1 0\n"
 
 
 class Many(Probe):
@@ -81,6 +85,24 @@ def run(clock, machine, monkeypatch):
     yield run
     for engine in engines:
         engine.close(1.0)
+
+
+@pytest.mark.parametrize(
+    ("probe", "files"),
+    [
+        (NetLinksProbe(), {"/proc/net/dev": "".join(f"veth{n}: {' '.join('0' * 16)}\n" for n in range(50))}),
+        (NfsProbe(), {"/proc/self/mountstats": "".join(MOUNT.format(n) for n in range(50))}),
+        (DiskIoProbe(), {"/proc/diskstats": "".join(f"8 {n} sd{n} {' '.join('0' * 11)}\n" for n in range(50))}),
+    ],
+    ids=lambda case: getattr(case, "name", ""),
+)
+def test_a_crowd_leaves_room(run, machine, probe, files):
+    """Thousands of interfaces, mounts or disks have half of the cap; what the host has once is no part of that."""
+    machine.write(files)
+    values, _ = run([probe, Device()], extended=True, disk_paths=("/nowhere",))
+    once = [key for key in values if key in {"disk.in", "disk.out"}]
+    assert len(once) == 2 * isinstance(probe, DiskIoProbe)
+    assert len([key for key in values if key.startswith("gpu.")]) == CAP // 2 - len(once)
 
 
 @pytest.mark.parametrize(
