@@ -23,12 +23,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
 from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SIZE, ChunkType
 from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, parse_record
+from .sources import first_look, open_log, unpacked
 from .wire import WireError
 
 _HEADER = struct.Struct("<IHB")
@@ -76,6 +76,9 @@ class LogReader:
         while not self._foreign:
             before = self._at
             buffer = self._read(before, self._read_size - before % BLOCK_SIZE)  # to a block edge: no chunk crosses one
+            if self._headless and before == 0 and (plain := unpacked(self._file, buffer)) is not None:
+                self._file = plain
+                continue
             self._read_size = min(2 * self._read_size, _READ_SIZE)
             if buffer:
                 self.seen = max(self.seen, before + len(buffer))
@@ -141,7 +144,7 @@ class LogReader:
             if not FILE_HEADER.startswith(buffer[: len(FILE_HEADER)]):
                 self._foreign = True
                 self.position = self._file.seek(0, os.SEEK_END)
-                yield Gap(0, self.position, GapReason.BAD_HEADER)
+                yield Gap(0, self.position, GapReason.BAD_HEADER, note=first_look(buffer) or "")
                 return
             if limit < len(FILE_HEADER):
                 self._waiting = GapReason.TORN_TAIL
@@ -309,16 +312,19 @@ def _is_chunk(buffer: bytes, at: int, block_end: int) -> bool:
 
 
 def read_records(source: str | os.PathLike[str] | BinaryIO, *, start: int = 0) -> Iterator[Record | Gap]:
-    """All records and gaps of a log, in file order.
+    """All records and gaps of a log, in file order: of a path, of `-` (standard input), or of an open file.
+
+    What is packed with gzip or zstd is unpacked as it is read, and a pipe is read as it comes.
 
     Raises:
         OSError: the file cannot be opened or read. What stands in it never raises.
     """
-    if isinstance(source, (str, os.PathLike)):
-        with Path(source).open("rb", buffering=0) as file:  # unbuffered: a growing file must be seen as it is
-            yield from LogReader(file, start=start).finish()
-    else:
-        yield from LogReader(source, start=start).finish()
+    file = open_log(source)
+    try:
+        yield from LogReader(file, start=start).finish()
+    finally:
+        if file is not source:
+            file.close()
 
 
 read = read_records

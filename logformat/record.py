@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -46,6 +46,8 @@ class Gap:
     reason: GapReason
     records_lost: int | None = None
     """Counted by the numbers of the records on both sides; None where they don't tell."""
+    note: str = field(default="", compare=False)
+    """What is known besides: what a file that is no log is instead, or why packed data broke off."""
 
     @property
     def end(self) -> int:
