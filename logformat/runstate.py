@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from .columns import Rows
 from .config import change_config, put
 from .console import ConsoleLine, LineAssembler
 from .constants import MAX_NESTING
@@ -15,20 +16,13 @@ from .elapsed import Elapsed, nanoseconds, seconds_of, shifted_runtime
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .record import Gap, GapReason, Record
 from .runinfo import RunInfo, is_node
+from .samples import Samples, sample_items
 from .steps import ALL_STEPS, StepCounter, Steps
 from .summary import MetricSummaries, Summary
 from .values import loads, loads_all
 
 _STREAMS = {0: "stderr", 1: "stdout"}
 _POLICIES = {0: "now", 1: "end", 2: "live"}
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One stats record: system metrics at one time."""
-
-    timestamp_ns: int
-    values: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ class RunState:
         """The latest TelemetryRecord, or None."""
         self.environments: dict[str, Any] = {}
         """Writer id -> its EnvironmentRecords, merged; the logs of a run that was resumed have one each, in their order."""
-        self.rows: list[dict[str, Any]] = []
+        self.rows = Rows()
         self.row_count = 0
         self.part_count = 0
         """History records that were further parts of a row: `row_count` and this are all that were understood."""
@@ -74,7 +68,7 @@ class RunState:
         self.highest_step: int | None = None
         self.log_highest: int | None = None
         """The same of the log that is being read."""
-        self.samples: list[Sample] = []
+        self.samples = Samples()
         self.sample_count = 0
         self.elapsed = Elapsed()
         """How long the run took, and how the logs share it."""
@@ -109,8 +103,6 @@ class RunState:
         self._streams = {name: LineAssembler(name) for name in ("stdout", "stderr")}
         self._counter = StepCounter()
         self._steps, self._step_shift = ALL_STEPS, 0
-        self._row: dict[str, Any] = {}
-        """The latest of `rows`; a further part of it may come."""
         self._row_step: bytes | None = None
         self._row_offset = 0
         self._row_paths: tuple[Path, ...] = ()
@@ -329,10 +321,9 @@ class RunState:
                 texts[runtime] = shifted_runtime(texts[runtime], self.elapsed.shift)
             self.elapsed.saw_row(texts[runtime])
         if self._keep and part:
-            row_of(paths, texts, self._row)
+            self.rows.merge(paths, texts)
         elif self._keep:
-            self._row = row_of(paths, texts)
-            self.rows.append(self._row)
+            self.rows.append(paths, texts)
         if overwritten:
             return
         if text is not None and shown is not None and text == self._summary_step:
@@ -404,7 +395,7 @@ class RunState:
         timestamp = nanoseconds(stats.timestamp)
         self.elapsed.saw(timestamp)
         if self._keep:
-            self.samples.append(Sample(timestamp, sample_values(stats)))
+            self.samples.append(timestamp, *sample_items(stats))
 
     def _output(self, record: Record) -> None:
         output = record.message()
@@ -498,16 +489,3 @@ def row_of(paths: tuple[Path, ...], texts: list[bytes], before: dict[str, Any] |
         elif len(path) <= MAX_NESTING:
             put(row, path, value)
     return row
-
-
-def sample_values(stats: Any) -> dict[str, float]:
-    """The items of a StatsRecord that are finite numbers or NaN; anything else is no metric."""
-    values: dict[str, float] = {}
-    for item in stats.item:
-        try:
-            value = loads(item.value_json.encode())
-        except ValueError:
-            continue
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            values[item.key] = value
-    return values

@@ -93,7 +93,7 @@ def test_a_value_that_nests_without_end_costs_itself_only(deep):
         change("config", (["x"], deep), (["c"], "4")),
     )
 
-    assert json.loads(json.dumps([found.rows, found.summary, found.config])) == [
+    assert json.loads(json.dumps([list(found.rows), found.summary, found.config])) == [
         [{"a": 1, "_step": 0}],
         {"a": 1, "_step": 0, "b": 2, "s": {"inner": 3}},
         {"c": 4},

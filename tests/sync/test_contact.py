@@ -52,7 +52,7 @@ def test_a_copy_by_the_peer_is_gone_on_with(rig: Rig) -> None:
 def test_a_copy_with_rows_written_twice_is_refused(rig: Rig) -> None:
     """The peer, killed and repeated, begins again behind what is there: that is said, and nothing is written."""
     log = rig.run(rows=5)
-    rows = load(log).rows
+    rows = list(load(log).rows)
     given(rig, rows[:2] + rows)
 
     report = rig.sync()
@@ -66,7 +66,7 @@ def test_a_copy_with_rows_written_twice_is_refused(rig: Rig) -> None:
 def test_a_short_copy_with_rows_written_twice_is_mended(rig: Rig) -> None:
     """It has no more rows than the log: all lines are written again, and none of the copies is left."""
     log = rig.run(rows=7)
-    rows = load(log).rows
+    rows = list(load(log).rows)
     given(rig, rows[:2] + rows[:3])
 
     report = rig.sync()
