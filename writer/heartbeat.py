@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,11 @@ class Heartbeat:
         self._fs, self._clock = fs, clock
         self._log: Path | None = None
         self._next = 0.0
+
+    @property
+    def due(self) -> float:
+        """When the next sign is, monotonic seconds; infinity where there is no log."""
+        return math.inf if self._log is None else self._next
 
     def beat(self, log: Path | None) -> None:
         """Say that `log` is being written; to be called often, it does something rarely."""

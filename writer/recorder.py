@@ -6,6 +6,7 @@ as functions of the recorder (`pump`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -301,6 +302,13 @@ class Recorder:
     def read_clocks(self) -> None:
         """Compare the clocks: `log` reads the monotonic one only, and follows corrections of the other from here."""
         self._wall_offset = self._clock.time() - self._clock.monotonic()
+
+    @property
+    def due(self) -> float:
+        """When `tick` has something to write though nothing comes, monotonic seconds; infinity if it has not."""
+        pending, summary = self._pending, self._summary_since
+        row = math.inf if pending is None or pending.since is None else pending.since + PENDING_MAX_S
+        return row if summary is None else min(row, summary + SUMMARY_MAX_S)
 
     def tick(self) -> None:
         """Write what has waited long enough."""

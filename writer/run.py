@@ -131,9 +131,9 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
         heartbeat = Heartbeat(self._fs, clock)
         self._pump = Pump(make_recorder, self._journal, clock, settings.durability, self._warn, heartbeat=heartbeat)
         self._queue = self._pump.queue
-        self._hand_off = self._queue.append
+        self._append = self._queue.append
         self._console = ConsoleLog(
-            self._hand_off,
+            self._pump.hand_off,
             self._warn,
             now_ns=lambda: int(self._time() * 1e9),
             monotonic=clock.monotonic,
@@ -146,8 +146,8 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._console.abandon()
             return
         self._pump.start()
-        self._hand_off(lambda recorder: recorder.record(self._identity.telemetry.record()))
-        self._hand_off(lambda _recorder: self._tell_hidden())  # the thread has redacted the config by then
+        self._pump.hand_off(lambda recorder: recorder.record(self._identity.telemetry.record()))
+        self._pump.hand_off(lambda _recorder: self._tell_hidden())  # the thread has redacted the config by then
         lifecycle.watch(self)
         if settings.console != "off" and self._takes_rows:
             self._capture = capture(settings.console, self._console, self._warn)
@@ -213,7 +213,9 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._pump.rows_dropped += 1
             drop_all(media)
             return
-        self._hand_off((now, step, commit, row) if media is None else (now, step, commit, row, media))
+        self._append((now, step, commit, row) if media is None else (now, step, commit, row, media))
+        if self._pump.asleep:
+            self._pump.wake()
         if self._waits:
             sync = self._settings.durability == "disk"
             if media and sync:
@@ -358,7 +360,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._capture.sync()
         deadline = self._monotonic() + timeout_s
         settled = self._settle_files(timeout_s)
-        self._hand_off(lambda recorder: recorder.flush())
+        self._pump.hand_off(lambda recorder: recorder.flush())
         return self._pump.barrier(sync=True, timeout_s=max(0.0, deadline - self._monotonic())) and settled
 
     def finish(self, exit_code: int | None = None) -> FinishReport:
@@ -412,7 +414,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             self._stop_saving(max(0.0, deadline - self._monotonic()))
             self._takes_rows = False
             finish = self._role is Role.FULL or not self._settings.given_id  # a node's sampler ends no shared run
-            self._hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())
+            self._pump.hand_off(lambda recorder: recorder.finish(code) if finish else recorder.flush())
             self._closed = True
         self._pump.stop(0.0)
 
@@ -508,9 +510,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             if wait:  # else it may be a signal's handler
                 self._log_refused()
             return
-        self._hand_off(job)
-        if wake:
-            self._pump.wake()
+        (self._pump.submit if wake else self._pump.hand_off)(job)
         if self._waits and wait:
             self._pump.settle(sync=self._settings.durability == "disk")
 
@@ -521,7 +521,7 @@ class Run(IdentityMethods, TellMethods, FileMethods, SaveMethods):
             return
         telemetry.features.update(features)
         # Made there, so that a later record holds what the writer's thread notes meanwhile.
-        self._hand_off(lambda recorder: recorder.record(telemetry.record()))
+        self._pump.hand_off(lambda recorder: recorder.record(telemetry.record()))
 
     def _features_record(self, *features: int) -> bytes:
         """The telemetry with these features; empty where they were in it. For the writer's thread, which records it."""

@@ -7,10 +7,12 @@ import io
 import threading
 import time
 from collections import deque
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from runferry.logformat import read_records
+from runferry.logformat.heartbeat import BEAT_EVERY_S
 from runferry.writer import journal as journal_module
 from runferry.writer import pump as pump_module
 from runferry.writer import records
@@ -397,3 +399,214 @@ def test_who_asks_in_the_last_moment_waits_for_nobody():
     assert rig.pump.ask(lambda recorder: recorder.step + 1, timeout_s=20) == 1
 
     assert time.monotonic() - started < 5
+
+
+class Waits:
+    """In place of the lock on which the thread waits: a wait moves the clock, unless something comes meanwhile."""
+
+    def __init__(self, rig, meanwhile=lambda: None):
+        self.rig, self.meanwhile = rig, meanwhile
+        self.woken, self.all = False, []
+
+    def acquire(self, *, timeout):
+        self.meanwhile()
+        if not self.woken:
+            self.all.append(timeout)
+            self.rig.clock.advance(timeout)
+        self.woken = False
+
+    def locked(self):
+        return not self.woken
+
+    def release(self):
+        self.woken = True
+
+
+def resting(level="normal"):
+    """A rig whose thread has begun, with nothing left to do, and its waits."""
+    rig = Rig(level)
+    waits = rig.pump._wake = Waits(rig)
+    rig.pump._drain()
+    rig.pump._beat()
+    turns(rig, 60)
+    waits.all.clear()
+    return rig, waits
+
+
+def turns(rig, seconds):
+    """What the thread does in so many seconds."""
+    end = rig.clock.monotonic() + seconds
+    while rig.clock.monotonic() < end:
+        turn(rig)
+
+
+def turn(rig):
+    rig.pump._rest()
+    rig.pump._drain()
+    rig.pump._beat()
+
+
+@pytest.mark.parametrize(("level", "most"), [("relaxed", 9), ("normal", 24), ("record", 24), ("disk", 24)])
+def test_an_idle_thread_hardly_wakes(level, most):
+    """In a minute without anything: the signs of life, and a look at what has to be synced every 4.5 s."""
+    rig, waits = resting(level)
+    turns(rig, 60)
+
+    assert len(waits.all) <= most
+    assert max(waits.all) <= pump_module.LONGEST_REST_S
+
+
+@pytest.mark.parametrize("pause", [0.002, 0.02, 0.2])
+def test_who_logs_often_never_has_to_wake_the_thread(pause):
+    """With less than a quarter of a second between rows the thread wakes by itself, every 18 ms."""
+    rig, waits = resting()
+    rig.log(a=0)
+    rig.pump._drain()
+    rows, next_row = 0, rig.clock.monotonic() + pause
+    waits.all.clear()
+    while rows < 50:
+        if rig.clock.monotonic() >= next_row:
+            rig.log(a=rows)
+            rows, next_row = rows + 1, next_row + pause
+        turn(rig)
+
+    assert set(waits.all) == {DRAIN_S}
+
+
+@pytest.mark.parametrize("level", ["relaxed", "normal"])
+def test_what_is_handed_off_wakes_a_thread_that_sleeps(level):
+    """It is in the file by the next turn, which comes at once."""
+    rig, waits = resting(level)
+    asleep = []
+
+    def log():
+        asleep.append(rig.pump.asleep)
+        if len(asleep) == 1:
+            rig.pump.hand_off(lambda recorder: recorder.row(rig.clock.monotonic(), None, None, {"a": 1}))
+
+    waits.meanwhile = log
+    before = rig.clock.monotonic()
+    rig.pump._rest()
+    rig.pump._drain()
+
+    assert asleep == [True]
+    assert (rig.rows(), rig.clock.monotonic()) == (1, before)
+    rig.pump._rest()
+    assert asleep == [True, False]
+
+
+class Watched(deque):
+    """A queue that says when the thread has looked whether something is in it, and then lets others go first."""
+
+    looked = staticmethod(lambda: None)
+
+    def __len__(self):
+        found = super().__len__()
+        self.looked()
+        return found
+
+    def __bool__(self):
+        return len(self) > 0
+
+
+@pytest.mark.parametrize("moment", ["decides", "looks", "waits"])
+def test_no_wake_up_is_lost(moment, monkeypatch):
+    """Whoever comes while the thread decides to sleep, just behind its last look at the queue, or once it waits."""
+    rig, waits = resting()
+    come = []
+
+    def log():
+        if not come:
+            come.append(rig.clock.monotonic())
+            rig.pump.hand_off(lambda recorder: recorder.row(rig.clock.monotonic(), None, None, {"a": 1}))
+
+    if moment == "decides":
+        pause = rig.pump._pause
+        monkeypatch.setattr(rig.pump, "_pause", lambda: (pause(), log())[0])
+    elif moment == "looks":
+        rig.pump.queue = Watched(rig.pump.queue)
+        rig.pump.queue.looked = log
+    else:
+        waits.meanwhile = log
+    rig.pump._rest()
+    rig.pump._drain()
+
+    assert come
+    assert rig.rows() == 1
+    assert rig.clock.monotonic() - come[0] <= DRAIN_S
+
+
+def test_one_wake_up_is_enough():
+    """Who finds the thread woken already does not wake it again, nor is it awake twice for that."""
+    rig, waits = resting()
+    released = []
+    waits.release = lambda: (released.append(1), setattr(waits, "woken", True))
+    rig.pump.asleep = True
+    for _ in range(5):
+        rig.pump.hand_off(lambda recorder: None)
+
+    assert len(released) == 1
+
+
+@pytest.mark.parametrize("level", ["relaxed", "normal"])
+def test_what_waits_for_its_time_is_written_while_the_thread_sleeps(level):
+    """An open row within a second, a changed summary soon after 15 s, the sign of life every 15 s, though nobody comes."""
+    rig, waits = resting(level)
+    began = rig.clock.monotonic()
+    rig.pump.queue.append((began, 7, None, {"a": 1}))
+    rig.pump._drain()
+    waits.all.clear()
+    while not rig.rows():
+        turn(rig)
+    assert rig.clock.monotonic() - began <= 1.0
+    assert max(waits.all) > DRAIN_S  # it slept meanwhile
+    turns(rig, 16)
+    kinds = [record.kind for record in read_records(io.BytesIO(rig.fs.logs()[0]))]
+    assert kinds.count("summary") == 1
+    beats = []
+    touch = rig.fs.touch
+    rig.fs.touch = lambda path: (touch(path), beats.append(rig.clock.monotonic()))
+    turns(rig, 70)
+    assert max(late - early for early, late in pairwise(beats)) == pytest.approx(BEAT_EVERY_S, abs=DRAIN_S)
+
+
+def test_rows_are_synced_within_five_seconds_while_the_thread_sleeps():
+    """What a last row left in the page cache is brought to the device though nothing else comes."""
+    rig, waits = resting()
+    rig.pump._synced_at = began = rig.clock.monotonic()
+    rig.log(a=1)
+    rig.pump._drain()
+    assert rig.journal.dirty
+    waits.all.clear()
+    while rig.journal.dirty:
+        turn(rig)
+
+    assert rig.clock.monotonic() - began <= pump_module.SYNC_S + DRAIN_S
+    assert max(waits.all) > 1
+
+
+def test_a_disk_that_failed_is_tried_again_while_nobody_comes():
+    """An idle thread still looks several times a second, and writes as soon as the disk takes something."""
+    rig, waits = resting()
+    rig.fs.fail["write"] = errno.ENOSPC
+    rig.log(a=1)
+    turns(rig, 20)
+    assert set(waits.all[-8:]) == {pump_module.UNSETTLED_S}
+    rig.fs.fail.clear()
+    turns(rig, journal_module.LAST_RETRY_S + pump_module.UNSETTLED_S)
+
+    assert rig.rows() == 1
+    turns(rig, 6)
+    waits.all.clear()
+    turns(rig, 5)
+    assert max(waits.all) > 1
+
+
+def test_a_forked_child_wakes_nobody():
+    """Its thread is the parent's: the copy of a sleeping one is awake for good."""
+    rig, waits = resting()
+    rig.pump.asleep = True
+    rig.pump.abandon()
+    rig.pump.hand_off(lambda recorder: None)
+
+    assert not waits.woken

@@ -193,6 +193,9 @@ class WatchedLock:
         self._users.add(threading.current_thread())
         self._lock.release()
 
+    def locked(self):
+        return self._lock.locked()
+
 
 def test_log_touches_neither_disk_nor_lock(begin):
     """At `normal` the calling thread hands off and returns: files and locks are the writer's thread's."""
@@ -208,6 +211,37 @@ def test_log_touches_neither_disk_nor_lock(begin):
 
     assert "MainThread" not in seen
     assert "MainThread" in {thread.name for thread in users}
+
+
+WAYS = {
+    "row": lambda run: run.log({"a": 1}),
+    "open row": lambda run: run.log({"a": 1}, step=7),
+    "medium": lambda run: run.log({"t": Table(columns=["a"], data=[[1]])}),
+    "summary": lambda run: run.summary.update({"best": 1}),
+    "config": lambda run: run.config.update({"lr": 1}),
+    "definition": lambda run: run.define_metric("a", summary="max"),
+    "alert": lambda run: run.alert("t", "x"),
+    "preempting": lambda run: run.mark_preempting(),
+    "console": lambda run: run.console("stdout", "x\n"),
+    "line": lambda run: run.write_logs("x"),
+    "tags": lambda run: setattr(run, "tags", ("t",)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_is_handed_off_wakes_a_sleeping_thread(begin, way):
+    """An idle run's thread does not wake by itself: each way to it wakes it, once it has said that it sleeps."""
+    run = begin()
+    held, go_on = threading.Event(), threading.Event()
+    run._pump.submit(lambda _recorder: (held.set(), go_on.wait(20)))
+    assert held.wait(20)  # the thread is busy, so that what it says of itself stands
+    try:
+        run._pump._wake.acquire(blocking=False)
+        run._pump.asleep = True
+        WAYS[way](run)
+        assert not run._pump._wake.locked()
+    finally:
+        go_on.set()
 
 
 def test_threads_share_a_run(begin, state):
