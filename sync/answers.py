@@ -27,8 +27,8 @@ class ResumeStatus:
     """Each key wrapped as `{"value": ..}`."""
     tags: tuple[str, ...] = ()
     notes: str = ""
-    writers: frozenset[str] = frozenset()
-    """Writer ids and start times of the environments in its config: whose rows these are."""
+    writers: tuple[frozenset[str], ...] = ()
+    """Whose lines these are: of each environment in its config the id of the writer and its start time."""
 
 
 def read_status(bucket: Any, run_id: str) -> ResumeStatus:
@@ -62,7 +62,7 @@ def read_status(bucket: Any, run_id: str) -> ResumeStatus:
         config=config,
         tags=told("tags", lambda tags: _all_texts([] if tags is None else tags)),
         notes=told("notes", lambda notes: "" if notes is None else notes if isinstance(notes, str) else None),
-        writers=_writers(config),
+        writers=writers_in(config),
     )
 
 
@@ -107,16 +107,22 @@ def json_or_none(text: Any) -> Any:
         return None
 
 
-def _writers(config: Any) -> frozenset[str]:
-    """What identifies the clients that wrote a run, from its config."""
+def writers_in(config: Any) -> tuple[frozenset[str], ...]:
+    """What identifies each client that wrote a run, from its config."""
     environments = dig(config, "_wandb", "value", "e")
-    found: set[str] = set()
-    for key, environment in environments.items() if isinstance(environments, dict) else ():
-        found.add(key)
-        found.update(
-            value for name in ("writerId", "startedAt") if isinstance(value := dig(environment, name), str) and value
+    return tuple(
+        frozenset(
+            [
+                key,
+                *(
+                    text
+                    for name in ("writerId", "startedAt")
+                    if isinstance(text := dig(environment, name), str) and text
+                ),
+            ]
         )
-    return frozenset(found)
+        for key, environment in (environments.items() if isinstance(environments, dict) else ())
+    )
 
 
 def count_of(value: Any) -> int | None:

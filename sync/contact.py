@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import astuple
 
-from ..logformat.elapsed import nanoseconds
 from . import tails
 from .answers import ResumeStatus
 from .api import RemoteRun, RunFields
@@ -19,8 +18,8 @@ from .errors import Permanent, Refused
 from .inherited import Inherited
 from .placing import Place, Start
 from .report import counted, shorten
-from .runconfig import rfc3339
 from .segment import Segment
+from .whose import check_lost, is_our_writer
 from .work import RunWork
 
 _OTHER_ID = "sync it under another id (--id), or delete the run there"
@@ -84,6 +83,10 @@ def prepare(work: RunWork) -> bool:
         _begin(work)
     elif work.anchors:
         _go_on_without(work, _gone(work))
+    elif work.start.base != Lines() and any(segment.cursor is None for segment in work.segments):
+        status = ask(work)
+        if status is not None and check_lost(work, status):
+            work.start, work.inherited = Start(), Inherited()  # what was before the first log is of these logs
     return work.start is not before
 
 
@@ -109,6 +112,7 @@ def check(work: RunWork, *, following: bool) -> None:
     status = ask(work)
     if status is None:  # the announcement makes it anew, and says so
         return
+    check_lost(work, status)
     _check_samples(work, status, known)
     tail = status.history_tail[-1] if status.history_tail else ""
     mark = row_mark(tail)
@@ -262,8 +266,10 @@ def _check_first(work: RunWork) -> None:
     lines = status.history_lines
     if not (lines or status.events_lines or status.console_lines):
         return
+    check_lost(work, status)
     facts = [segment.found for segment in work.segments]
     rows = sum(fact.lines.history for fact in facts)
+    # A log without an environment record does not say who wrote it.
     if all(segment.head.is_node for segment in work.segments) and status.events_lines > sum(
         fact.lines.events for fact in facts
     ):
@@ -310,20 +316,6 @@ def _note_what_stays(work: RunWork, status: ResumeStatus) -> None:
             work.last.notes.append(
                 f"left at the server, behind those of the log: {counted(more, name)} that another tool wrote"
             )
-
-
-def is_our_writer(status: ResumeStatus, segments: list[Segment]) -> bool:
-    """Whether the server's config names the writer of one of these logs, or when it started."""
-    for segment in segments:
-        environment = segment.opening.environment
-        if environment is None:
-            continue
-        ours = {environment.writer_id} - {""}
-        if environment.HasField("started_at"):
-            ours.add(rfc3339(nanoseconds(environment.started_at)))
-        if ours & status.writers:
-            return True
-    return False
 
 
 # -- some of it was sent from here ----------------------------------------------------------------------------------------

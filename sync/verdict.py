@@ -13,7 +13,10 @@ from .weburl import run_url
 from .work import RunWork
 
 _CRASHED = "the log has no exit record and has not grown: the run crashed"
-_NODE = "how the run ended is the first node's to say: sync its log with this one, or after it"
+_NODE = (
+    "how the run ended is the first node's to say: sync its log after this one, or, if it was sent before, the logs of all "
+    "nodes in one command"
+)
 
 
 def finish(work: RunWork, note: str) -> list[RunReport]:

@@ -148,6 +148,52 @@ def test_a_node_whose_cursor_is_lost_writes_over_nobody(rig: Rig) -> None:
     assert whole(rig) == ALL
 
 
+@pytest.mark.parametrize("order", [("b", "c", "first"), ("b", "first", "c"), ("first", "b", "c")])
+@pytest.mark.parametrize("beside", [(), ("b",)])
+def test_a_first_node_whose_cursor_is_lost_writes_over_nobody(
+    rig: Rig, order: tuple[str, ...], beside: tuple[str, ...]
+) -> None:
+    """Its rows are known by themselves, but its samples lie somewhere among those of others: as with a node."""
+    found = {node: log_of(rig, node) for node in order}
+    for node in order:
+        rig.sync(found[node])
+    cursor(found["first"]).unlink()
+    before, rows = events(rig), whole(rig)["rows"]
+    report = rig.sync(found["first"], *(found[node] for node in beside))
+
+    assert {run.verdict for run in report.runs} == {Verdict.FAILED}
+    assert "in one command" in report.runs[0].reason
+    assert (events(rig), whole(rig)["rows"]) == (before, rows)
+    assert rig.sync(*found.values()).exit_code == 0
+    assert whole(rig) == ALL
+
+
+def test_nobody_else_is_there_to_write_over(rig: Rig) -> None:
+    """Where only these logs have written, a lost cursor costs nothing, as ever."""
+    found = {node: log_of(rig, node) for node in ("first", "b", "c")}
+    rig.sync(*found.values())
+    for log in found.values():
+        cursor(log).unlink()
+    assert rig.sync(*found.values()).exit_code == 0
+    assert whole(rig) == ALL
+
+
+def test_a_lost_cursor_behind_somebody_elses_lines(rig: Rig) -> None:
+    """What was there before the first log, from a log that is not here, is known by that one's cursor."""
+    gone, first, second = (log_of(rig, "first", attempt=attempt) for attempt in range(3))
+    rig.sync(gone)
+    gone.unlink()
+    rig.sync(first)
+    rig.sync(first, second)
+    before = whole(rig)
+    cursor(second).unlink()
+    report = rig.sync(first, second)
+
+    assert [run.verdict for run in report.runs] == [Verdict.SYNCED] * 2
+    assert whole(rig) == before
+    assert len(before["rows"]) == 12
+
+
 def test_they_are_read_as_one(rig: Rig) -> None:
     """`load` takes them in the same order: the time and the end are the first node's."""
     state = load(*(log_of(rig, node) for node in ("first", "b", "c")))
