@@ -147,8 +147,6 @@ class _Call:
 
     def add(self, data: bytes) -> None:
         """A piece of the message."""
-        if self.outcome is not None:
-            return
         self._body += data
         self._ending = {}
         if len(self._body) > LONGEST_ANSWER + _PREFIX.size:
@@ -170,7 +168,6 @@ class _Call:
         """There will be no answer of use."""
         if self.outcome is None:
             self.outcome = error
-        self._body.clear()
 
     def _message(self) -> bytes:
         status = self._ending.get(b"grpc-status", b"")
@@ -289,22 +286,17 @@ class _Connection:
             case PushedStreamReceived():
                 raise GarbledError("it sends what was not asked for")
             case ResponseReceived():
-                self._call(event.stream_id).begin(dict(event.headers))
+                self._streams[event.stream_id].begin(dict(event.headers))
             case DataReceived():
                 self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-                self._call(event.stream_id).add(event.data)
+                self._streams[event.stream_id].add(event.data)
             case TrailersReceived():
-                self._call(event.stream_id).trail(dict(event.headers))
+                self._streams[event.stream_id].trail(dict(event.headers))
             case StreamEnded():
-                call = self._call(event.stream_id)
+                call = self._streams[event.stream_id]
                 call.over = not call.unsent
                 call.end()
             case StreamReset():
-                call = self._call(event.stream_id)
+                call = self._streams[event.stream_id]
                 call.over = True
                 call.fail(BrokenError(f"the server ends a call with HTTP/2 error {event.error_code}"))
-
-    def _call(self, stream: int) -> _Call:
-        if stream not in self._streams:
-            raise GarbledError("it answers what was not asked")
-        return self._streams[stream]

@@ -19,6 +19,7 @@ from h2.errors import ErrorCodes
 from h2.events import DataReceived, PingAckReceived, RequestReceived, SettingsAcknowledged, StreamEnded, StreamReset
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
+from hpack import Encoder
 from hyperframe import frame as frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -223,16 +224,18 @@ class Clock:
 class Wire:
     """A socket whose other end is an HTTP/2 server in memory; `reply(wire, stream, request)` answers a whole request."""
 
-    def __init__(self, reply, *, options=None, piece=1 << 16, clock=None, tick=0.0):
+    def __init__(self, reply, *, options=None, piece=1 << 16):
         self.server = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
         self.server.local_settings = Settings(client=False, initial_values=options or {})
         self.server.initiate_connection()
-        self.reply, self.piece, self.clock, self.tick = reply, piece, clock, tick
+        self.reply, self.piece = reply, piece
         self.raw = bytearray()  # sent behind what the server sends
         self.ended = False
         self.events, self.requests, self.headers = [], {}, {}
         self.out = bytearray()
         self.timeout = None
+        self.undelayed = False  # whether small pieces leave at once
+        self.heard = bytearray()
 
     def __enter__(self):
         return self
@@ -240,14 +243,16 @@ class Wire:
     def __exit__(self, *_):
         pass
 
-    def setsockopt(self, *_):
-        pass
+    def setsockopt(self, *option):
+        assert option == (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.undelayed = True
 
     def settimeout(self, seconds):
         assert seconds > 0
         self.timeout = seconds
 
     def sendall(self, data):
+        self.heard += data
         self._take(data)
         self._say(self.server.data_to_send() + bytes(self.raw))
         self.raw.clear()
@@ -273,13 +278,21 @@ class Wire:
                 self.reply(self, event.stream_id, self.requests[event.stream_id])
 
     def recv(self, size):
-        if self.clock is not None:
-            self.clock.now += self.tick
         data = bytes(self.out[: min(size, self.piece)])
         del self.out[: len(data)]
         if data or self.ended:
             return data
         raise TimeoutError
+
+    def resets(self):
+        """The streams that were ended by RST_STREAM, and why."""
+        found, at = [], len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        while at < len(self.heard):
+            frame, size = frames.Frame.parse_frame_header(memoryview(self.heard)[at : at + 9])
+            if isinstance(frame, frames.RstStreamFrame):
+                found.append((frame.stream_id, int.from_bytes(self.heard[at + 9 : at + 13], "big")))
+            at += 9 + size
+        return found
 
     def answer(self, stream, data, *, padding=None):
         self.server.send_headers(stream, ANSWERED)
@@ -301,7 +314,7 @@ def wires(monkeypatch):
 
         def connect(address, timeout):
             assert address == ("127.0.0.1", 8431)
-            assert 0 < timeout <= tpu_grpc.CONNECT_WITHIN
+            assert 0 < timeout <= min(tpu_grpc.CONNECT_WITHIN, within)
             made.append(make())
             return made[-1]
 
@@ -328,6 +341,8 @@ def test_request(wires):
         "grpc-timeout": "251m",
     }
     assert wire.requests == {1: message(b"one"), 3: message(b"two")}
+    assert wire.resets() == []
+    assert wire.undelayed
 
 
 @pytest.mark.parametrize("piece", [1, 2, 7])
@@ -339,6 +354,27 @@ def test_any_cuts(wires, piece):
 def test_padding(wires):
     """Padding is no part of a message."""
     assert wires(lambda: Wire(lambda wire, stream, data: wire.answer(stream, data, padding=200)))[0] == [b"one", b"two"]
+
+
+def test_padding_is_given_back(wires):
+    """Padding takes room in the windows, which we give back: 600 bytes arrive with twice a window of padding."""
+
+    class Padded(Wire):
+        left = 600
+
+        def _take(self, data):
+            super()._take(data)
+            while self.requests.get(1) and self.left and self.server.local_flow_control_window(1) > 300:
+                self.left -= 1
+                self.server.send_data(1, b"x", pad_length=255)
+                if not self.left:
+                    self.server.send_headers(1, DONE, end_stream=True)
+
+    def reply(wire, stream, data):
+        wire.server.send_headers(stream, ANSWERED)
+        wire.server.send_data(stream, struct.pack(">BI", 0, 600))
+
+    assert wires(lambda: Padded(reply), [b"a"])[0] == [b"x" * 600]
 
 
 def test_windows_smaller_than_a_request(wires):
@@ -390,6 +426,29 @@ def test_a_call_that_the_server_resets(wires):
     answers, made = wires(lambda: Wire(reply))
     assert answers == [b"one", b"two"]
     assert [list(wire.requests.values()) for wire in made] == [[message(b"one"), message(b"two")], [message(b"one")]]
+
+
+def test_a_reset_is_not_answered(wires):
+    """What the server has ended is over, and the other calls go on; an answer that was of no use is not asked again."""
+
+    def reply(wire, stream, data):
+        if stream == 1:
+            wire.server.send_headers(stream, [(":status", "404")])
+            wire.server.reset_stream(stream)
+            wire.server.ping(b"12345678")
+        elif stream == 3:
+            wire.answer(stream, data)
+
+    class Later(Wire):
+        def _take(self, data):
+            super()._take(data)
+            if any(isinstance(event, PingAckReceived) for event in self.events) and not self.ended:
+                self.ended = True
+                self.answer(5, message(b"three"))
+
+    answers, (wire,) = wires(lambda: Later(reply), [b"one", b"two", b"three"])
+    assert [type(answer) for answer in answers] == [GarbledError, bytes, bytes]
+    assert wire.resets() == []
 
 
 def test_connections_that_end(wires):
@@ -514,40 +573,56 @@ def test_what_is_of_no_use_is_cancelled(wires):
 
     answers, (wire,) = wires(lambda: Wire(reply), [b"a", b"b", b"c"])
     assert [type(answer) for answer in answers] == [GarbledError, bytes, LateError]
-    assert [(event.stream_id, event.error_code) for event in wire.events if isinstance(event, StreamReset)] == [
-        (1, ErrorCodes.CANCEL)
-    ]
+    assert wire.resets() == [(1, ErrorCodes.CANCEL)]
 
 
 def test_an_answer_before_the_request_is_whole(wires):
-    """A no to a request that had no room yet counts, and its stream is not left open."""
+    """A no to a request that had no room yet counts; its stream is ended once, and nothing is sent on it any more."""
 
     class Early(Wire):
-        answered = False
+        refused = opened = False
 
         def _take(self, data):
             super()._take(data)
-            if self.headers and not self.answered:
-                self.answered = True
+            if self.headers and not self.refused:
+                self.refused = True
                 headers_only(*ANSWERED, ("grpc-status", "8"))(self, 1, b"")
+            if any(isinstance(event, StreamReset) for event in self.events) and not self.opened:
+                self.opened = True
+                self.server.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 100})
 
-    answers, (wire,) = wires(lambda: Early(echo, options={SettingCodes.INITIAL_WINDOW_SIZE: 0}), [b"a"])
-    assert [type(answer) for answer in answers] == [RefusedError]
-    assert wire.requests[1] == b""
+    answers, (wire,) = wires(lambda: Early(echo, options={SettingCodes.INITIAL_WINDOW_SIZE: 3}))
+    assert (type(answers[0]), answers[1]) == (RefusedError, b"two")
+    assert wire.requests == {1: message(b"one")[:3], 3: message(b"two")}
+    assert wire.resets() == [(1, ErrorCodes.CANCEL)]
 
 
-def test_what_was_not_asked(wires):
-    """Pushed answers, and answers on streams that nobody opened."""
-    push = frames.PushPromiseFrame(1, promised_stream_id=2, flags=["END_HEADERS"])
-    stray = frames.HeadersFrame(99, flags=["END_HEADERS", "END_STREAM"])
-    for frame in (push, stray):
-        frame.data = b"\x88"  # :status 200
+PUSHED = Encoder().encode([(":method", "GET"), (":path", "/"), (":scheme", "http"), (":authority", "a")])
 
-        def reply(wire, stream, data, frame=frame):
-            wire.raw += frame.serialize()
 
-        answers, _ = wires(lambda reply=reply: Wire(reply))
-        assert {type(answer) for answer in answers} <= {GarbledError, BrokenError}
+def test_pushed_answers(wires):
+    """We say that we take none: pushed all the same they end the connection, also before the server has heard that."""
+    push = frames.PushPromiseFrame(1, promised_stream_id=2, data=PUSHED, flags=["END_HEADERS"]).serialize()
+
+    def reply(wire, stream, data):
+        wire.raw += push
+
+    assert str(wires(lambda: Wire(reply))[0][0]) == "no valid HTTP/2: ProtocolError"
+    answers, _ = wires(lambda: Bytes(GREETING + push, len(GREETING)))
+    assert [(type(answer), str(answer)) for answer in answers] == 2 * [
+        (GarbledError, "it sends what was not asked for")
+    ]
+
+
+@pytest.mark.parametrize("stream", [2, 99])
+def test_answers_on_streams_that_nobody_opened(wires, stream):
+    """They end the connection."""
+    stray = frames.HeadersFrame(stream, data=b"\x88", flags=["END_HEADERS", "END_STREAM"]).serialize()
+
+    def reply(wire, _, data):
+        wire.raw += stray
+
+    assert "no valid HTTP/2" in str(wires(lambda: Wire(reply))[0][0])
 
 
 def test_a_server_that_sends_without_end(wires, monkeypatch):
@@ -591,12 +666,23 @@ def test_a_frame_that_is_larger_than_allowed(wires):
 
 
 def test_bytes_that_drip(wires):
-    """A byte now and then does not hold us beyond the deadline."""
+    """A byte now and then does not hold us beyond the deadline, nor does a server that takes nothing in."""
     clock = Clock()
-    answers, (wire,) = wires(lambda: Wire(echo, piece=1, clock=clock, tick=0.1), within=0.5, monotonic=clock)
+
+    class Slow(Wire):
+        def sendall(self, data):
+            assert self.timeout == pytest.approx(1000.5 - clock.now)
+            clock.now += 0.01
+            super().sendall(data)
+
+        def recv(self, size):
+            assert self.timeout == pytest.approx(1000.5 - clock.now)
+            clock.now += 0.1
+            return super().recv(size)
+
+    answers, _ = wires(lambda: Slow(echo, piece=1), within=0.5, monotonic=clock)
     assert [type(answer) for answer in answers] == [LateError, LateError]
-    assert clock.now == pytest.approx(1000.5)
-    assert wire.timeout == pytest.approx(0.1)
+    assert 1000.5 <= clock.now < 1000.65
 
 
 @pytest.mark.parametrize(
@@ -627,13 +713,12 @@ def test_system_errors(wires):
 # --- any bytes
 
 
-def outcomes(make, *, within=0.5, clock=None):
+def outcomes(make):
     """Ask what `make()` gives; every request has a message or an error of ours."""
-    clock = clock or Clock()
     kept = tpu_grpc.socket.create_connection
     tpu_grpc.socket.create_connection = lambda *_: make()
     try:
-        answers = ask(8431, METHOD, {"one": b"one", "two": b"two"}, within, monotonic=clock)
+        answers = ask(8431, METHOD, {"one": b"one", "two": b"two"}, LONG, monotonic=Clock())
     finally:
         tpu_grpc.socket.create_connection = kept
     assert list(answers) == ["one", "two"]
