@@ -21,6 +21,8 @@ COMMANDS = {
     "clean": "Delete run directories of which everything is at the server.",
     "ls": "The state of every run found.",
     "show": "What a log holds: records, rows, summary, damage.",
+    "pack": "Runs as one checked file, to carry where no network goes.",
+    "unpack": "The runs of such a file as directories again.",
     "record": "Run a command: samples, console and exit code in a log, no code change.",
     "settings": "Every setting, its value, and where it comes from.",
     "sample": "One sample of this machine's metrics as JSON.",

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,35 +15,51 @@ from ..logformat.segments import Head
 from ..sync.clock import SystemClock
 from ..sync.errors import UsageError
 from ..sync.liveness import Liveness
-from ..sync.plan import LogHead, expanded, read_head, shut_folder
+from ..sync.plan import LogHead, read_head, shut_folder
 from ..sync.report import counted, elapsed
 from ..sync.status import sync_status
-from .paths import SomePath
+from .paths import Source
+from .sources import opened_paths
 from .text import PIPE_WIDTH, plain_json, printable, size, stale_after_option
+
+if TYPE_CHECKING:
+    from ..bundle import Opened
 
 _WIDE = 120  # columns from which on samples, sizes and paths are shown
 _WIDEST = 200  # and pages at the server
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=SomePath())
+@click.argument("paths", nargs=-1, type=Source())
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run and line.")
 @stale_after_option
-def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> None:
+def command(paths: tuple[str | Path, ...], *, as_json: bool, stale_after: float) -> None:
     """List every run below PATHS (default: ./wandb), oldest first: what it is, how it ended, how much was synced.
 
     Every log is read in full, so what is listed is what can be read. A log without an end whose run goes on in a later
-    one is `continued`, that of a further node of a run has `ended`. PATHS may be patterns, as for sync. Exit code 1: a log is damaged, or a log or folder unreadable.
+    one is `continued`, that of a further node of a run has `ended`. PATHS may be patterns, as for sync; bundles, packed logs
+    (.gz, .zst), `-` and URLs are read as they are. Exit code 1: a log or bundle is damaged, or a log or folder unreadable.
     """
+    try:
+        with opened_paths(paths or (Path("wandb"),)) as found:
+            is_good = _list(found, stale_after, as_json=as_json, hints=not paths)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from error
+    if not is_good or found.problems:
+        sys.exit(1)
+
+
+def _list(found: Opened, stale_after: float, *, as_json: bool, hints: bool) -> bool:
+    """List all runs; whether all of them are whole."""
     shut: list[LogHead] = []
     try:
         logs = [
             log
-            for path in expanded(paths or (Path("wandb"),))
+            for path in found.paths
             for log in find_logs(path, unreadable=lambda error: shut.append(shut_folder(error, "are not listed")))
         ]
-    except (FileNotFoundError, UsageError) as error:
-        hint = "" if paths else " (no wandb directory here: name a path)"
+    except FileNotFoundError as error:
+        hint = " (no wandb directory here: name a path)" if hints else ""
         raise click.UsageError(f"{error}{hint}") from error
     began = {log: _head(log) for log in dict.fromkeys(logs)}
     newest: dict[tuple[str, str, str], float] = {}
@@ -52,19 +68,21 @@ def command(paths: tuple[Path, ...], *, as_json: bool, stale_after: float) -> No
             newest[head.run] = max(newest.get(head.run, 0), head.start_time_ns)
     liveness = Liveness(SystemClock())
     rows = (
-        _row(
-            log,
-            stale_after,
-            liveness,
-            goes_on_elsewhere=head.run is not None and head.start_time_ns < newest.get(head.run, 0),
-            of_node=head.is_node,
-        )
+        {
+            **_row(
+                log,
+                stale_after,
+                liveness,
+                goes_on_elsewhere=head.run is not None and head.start_time_ns < newest.get(head.run, 0),
+                of_node=head.is_node,
+            ),
+            "log": found.shown(log),
+        }
         for log, head in sorted(began.items(), key=lambda item: (item[1].start_time_ns, item[0]))
     )
     damaged = _print_json(rows) if as_json else _print_table(rows, count=len(logs))
     _tell_shut(shut, as_json=as_json)
-    if damaged or shut:
-        sys.exit(1)
+    return not (damaged or shut)
 
 
 def _tell_shut(shut: list[LogHead], *, as_json: bool) -> None:

@@ -20,3 +20,14 @@ class SomePath(click.Path):
         if value == "":
             raise click.ClickException("a path is empty: is a variable not set?")
         return super().convert(value, param, ctx)
+
+
+class Source(SomePath):
+    """Something to read or write that may also be `-`, or a URL, which a path would take a slash from."""
+
+    name = "source"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: D102 - click's
+        if isinstance(value, str) and "://" in value:
+            return value
+        return super().convert(value, param, ctx)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from ..sync.settings import DEFAULT_JOBS, MAX_JOBS, OVERLAPS
-from .paths import SomePath
+from .paths import Source
+from .sources import opened_paths
 from .syncoptions import choice_options, settings_of, target_options
 from .syncoutputs import Outputs
 from .text import JsonCommand, stale_after_option
@@ -40,7 +41,7 @@ class SyncCommand(JsonCommand):
 
 
 @click.command(name="sync", cls=SyncCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, type=SomePath())
+@click.argument("paths", nargs=-1, type=Source())
 @target_options
 @choice_options
 @click.option(
@@ -96,7 +97,7 @@ class SyncCommand(JsonCommand):
 @click.option("-y", "--yes", "needless", is_flag=True, hidden=True)
 @click.option("-v", "--verbose", "needless", is_flag=True, hidden=True)
 def command(
-    paths: tuple[Path, ...],
+    paths: tuple[str | Path, ...],
     *,
     key_file: Path | None,
     key_stdin: bool,
@@ -114,8 +115,9 @@ def command(
     """Replay logs to a backend; safe to stop and to repeat.
 
     PATHS are logs (run-ID.wandb), run directories, wandb directories, any tree of them, or patterns of such paths;
-    ./wandb by default. Only what the server has not acknowledged yet is sent. The run directory is only read, but for three small files beside
-    the log: cursor, lock and the marker that says that everything arrived.
+    ./wandb by default. Bundles (`runferry pack`), packed logs (.gz, .zst), `-` and URLs are read as they are. Only what the server
+    has not acknowledged yet is sent. The run directory is only read, but for three small files beside the log: cursor, lock and
+    the marker that says that everything arrived.
 
     The API key comes from --key-file, --key-stdin, RUNFERRY_API_KEY, RUNFERRY_API_KEY_FILE, WANDB_API_KEY, or netrc,
     and never from the command line; with WANDB_IDENTITY_TOKEN_FILE an identity token is used instead.
@@ -157,22 +159,26 @@ def command(
         raise click.UsageError("--key-file and --key-stdin: the key has one source")
     if not paths and not Path("wandb").exists():
         raise click.ClickException("no wandb directory here: name a log, a run directory, or a folder of them")
-    paths = paths or (Path("wandb"),)
+    if key_stdin and "-" in map(str, paths):
+        raise click.UsageError("--key-stdin and `-`: standard input holds one of them")
     try:
         settings = SyncSettings(**settings_of(options))
         key = _key(settings.base_url, key_file, from_stdin=key_stdin)
         watching = _watching(interval, idle, writer) if watches else None
-        outputs = Outputs(settings, paths, as_json=as_json, report=report_file, metrics=metrics_file)
-        with _ended_by_sigterm(), outputs:
+        with _ended_by_sigterm(), opened_paths(paths or (Path("wandb"),), lasting=_bundles()) as found:
+            if deletes and found.sources:
+                raise click.ClickException("--delete-after-verify deletes run directories, and these runs are packed")
+            named = tuple(map(found.shown, found.paths))
+            outputs = Outputs(settings, named, as_json=as_json, report=report_file, metrics=metrics_file)
             session = Session(counters=outputs.counters)
-            with contextlib.closing(session):
+            with outputs, contextlib.closing(session):
 
                 def run(reporter: Reporter) -> Report:
                     if watching is not None:
                         from ..sync.watch import watch
 
-                        return watch(paths, settings, watching, reporter=reporter, key=key, session=session)
-                    return sync(paths, settings, reporter=reporter, key=key, session=session)
+                        return watch(found.paths, settings, watching, reporter=reporter, key=key, session=session)
+                    return sync(found.paths, settings, reporter=reporter, key=key, session=session)
 
                 if deletes:
                     from ..sync.afterwards import delete_after_verify
@@ -180,9 +186,21 @@ def command(
                     code = delete_after_verify(run, settings, outputs, key=key, session=session)
                 else:
                     code = run(outputs).exit_code
+            code = code or (1 if found.problems else 0)
     except (NoCredentials, UsageError) as error:
         raise click.ClickException(str(error)) from None  # as clear without the usage line
     raise click.exceptions.Exit(code)
+
+
+def _bundles() -> Path | None:
+    """Where cursors of what is packed are kept; None for a user without a home directory."""
+    from ..sync.errors import UsageError
+    from ..sync.places import default_state_dir
+
+    try:
+        return default_state_dir() / "bundles"
+    except UsageError:
+        return None
 
 
 def _key(base_url: str, key_file: Path | None, *, from_stdin: bool) -> ApiKey | None:

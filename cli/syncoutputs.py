@@ -30,7 +30,7 @@ class Outputs:
     def __init__(
         self,
         settings: SyncSettings,
-        paths: tuple[Path, ...],
+        paths: tuple[str, ...],
         *,
         as_json: bool,
         report: Path | None = None,
@@ -43,9 +43,7 @@ class Outputs:
             if report is not None:
                 from ..sync.reportfile import ReportFile
 
-                self._report = ReportFile(
-                    _ordinary(report), settings, tuple(map(os.fspath, paths)), self.counters, time.time
-                )
+                self._report = ReportFile(_ordinary(report), settings, paths, self.counters, time.time)
                 self._report.write()
             if metrics is not None:
                 listeners.append(_metrics(_ordinary(metrics), self.counters))

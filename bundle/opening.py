@@ -1,0 +1,299 @@
+"""Sources as directories: what a command is given, which may be a bundle, a packed log, a pipe or a URL, as plain paths.
+
+| given | becomes |
+|---|---|
+| a bundle, or a volume of one | a folder with its runs |
+| a log packed with gzip or zstd | a folder with that log |
+| `-` | what standard input holds: a bundle, or a log, packed or not |
+| a URL (`scheme://..`) | a copy of what lies there, and of that what stands above |
+| anything else | itself |
+
+The folders are private and removed in the end. `lasting` keeps them for who leaves side files beside logs, as a sync does: one
+for each content, in which only those files stay when nobody uses it any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from ..logformat import head_of, log_name, run_id_of, valid_run_id
+from ..logformat.rundir import LOG_SUFFIX
+from ..logformat.sources import GZIP, ZSTD, first_look, open_log
+from .disk import sha256_of
+from .errors import BundleError
+from .reading import Bundle, find_volumes, is_bundle
+from .remote import fetch, is_remote, shown
+from .unpacking import GOOD, RATIO, SMALL, Fate, FileResult, unpack
+
+PIPE = "-"
+_PIECE = 1 << 20
+_LOCK, _PART = ".lock", ".runferry-part-"
+
+
+@dataclass
+class Opened:
+    """Sources that are open."""
+
+    paths: list[Path] = field(default_factory=list)
+    """In the order in which they were named."""
+    problems: list[str] = field(default_factory=list)
+    """What is wrong with bundles among them; all that can be read is in `paths` all the same."""
+    sources: dict[Path, str] = field(default_factory=dict)
+    """Folder or file that was made for a source -> the source, as it was named. Empty if there are only plain paths."""
+
+    def shown(self, path: str | os.PathLike[str]) -> str:
+        """How a path is called by the user: `runs.tar.zst:run-x/run-x.wandb`; a plain one as it is."""
+        place = Path(path)
+        for made, source in self.sources.items():
+            if place == made:
+                return source
+            if place.is_relative_to(made):
+                return f"{source}:{place.relative_to(made).as_posix()}"
+        return os.fspath(path)
+
+
+@contextlib.contextmanager
+def opened(
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    lasting: Path | None = None,
+    max_size: int | None = None,
+    stdin: BinaryIO | None = None,
+) -> Iterator[Opened]:
+    """Plain paths for `sources`, as long as the context lasts.
+
+    Args:
+        sources: paths, `-`, or URLs.
+        lasting: where folders are kept, by their content, for side files; None: nothing is kept.
+        max_size: bytes that one source may grow to, as `unpack` has it.
+        stdin: what `-` means.
+
+    Raises:
+        BundleError: one is refused, or cannot be read at all.
+        OSError: there is no room for what is unpacked.
+    """
+    with ExitStack() as stack:
+        opener = _Opener(stack, lasting, max_size, stdin)
+        for source in [sources] if isinstance(sources, (str, os.PathLike)) else sources:
+            opener.found.paths.append(opener.path_of(source))
+        yield opener.found
+
+
+@contextlib.contextmanager
+def readable_bundle(source: str | os.PathLike[str], *, stdin: BinaryIO | None = None) -> Iterator[Bundle]:
+    """The bundle at a path (as `find_volumes` takes it), at a URL, or on standard input (`-`).
+
+    Raises:
+        BundleError: it is none, or refused.
+        OSError: it cannot be read.
+    """
+    with ExitStack() as stack:
+        path, _ = _Opener(stack, None, None, stdin).local(source)
+        yield stack.enter_context(Bundle.open(path))
+
+
+class _Opener:
+    """Opens sources; `stack` lets go of what was made for them."""
+
+    def __init__(self, stack: ExitStack, lasting: Path | None, max_size: int | None, stdin: BinaryIO | None) -> None:
+        self.found = Opened()
+        self._stack, self._lasting, self._max_size, self._stdin = stack, lasting, max_size, stdin
+
+    def path_of(self, source: str | os.PathLike[str]) -> Path:
+        """The plain path of one source."""
+        path, name = self.local(source)
+        if is_remote(source) and path.is_dir():
+            self.found.sources[path] = name
+            return path
+        if is_bundle(path) or (not path.exists() and _has_volumes(path)):
+            return self._bundle(path, name)
+        head = _head(path)
+        if head.startswith((GZIP, ZSTD)):
+            return self._packed_log(path, name)
+        if path == Path(source):
+            return path
+        if problem := first_look(head):
+            raise BundleError(f"{name}: {problem}")
+        log = path.replace(path.with_name(_log_name(path, path.name)))
+        self.found.sources[log] = name
+        return log
+
+    def local(self, source: str | os.PathLike[str]) -> tuple[Path, str]:
+        """Where a source can be read on this machine, and how it is called."""
+        name = os.fspath(source)
+        if is_remote(source):
+            return fetch(name, self._scratch()), shown(name)
+        if name == PIPE:
+            path = self._scratch() / "stdin"
+            self._spool(path, "standard input")
+            return path, "standard input"
+        return Path(source), name
+
+    def _scratch(self) -> Path:
+        """A private folder, removed in the end."""
+        folder = Path(tempfile.mkdtemp(prefix="runferry-"))
+        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def _place(self, key: str) -> _Place:
+        """A folder for what has this key."""
+        if self._lasting is None:
+            return _Place(self._scratch())
+        return self._stack.enter_context(_kept(self._lasting / key))
+
+    def _spool(self, path: Path, name: str) -> None:
+        """Copy a pipe: bundles are read forward and back, logs more than once."""
+        stream = self._stdin or sys.stdin.buffer
+        with path.open("xb") as file:
+            while data := stream.read(_PIECE):
+                file.write(data)
+                if self._max_size is not None and file.tell() > self._max_size:
+                    raise BundleError(f"{name}: refused: it is larger than --max-size")
+
+    def _bundle(self, path: Path, name: str) -> Path:
+        """A folder with what is in a bundle."""
+        with Bundle.open(path) as bundle:
+            place = self._place(bundle.key)
+            done = unpack(bundle, place.folder, overwrite=True, max_size=self._max_size, told=place.note)
+            place.settle()
+        self.found.sources[place.folder] = name
+        self.found.problems += [f"{name}: {problem}" for problem in done.problems]
+        self.found.problems += [f"{name}: {file.name}: {file.reason}" for file in done.bad]
+        return place.folder
+
+    def _packed_log(self, path: Path, name: str) -> Path:
+        """A folder with the one log that was packed; the log."""
+        place = self._place(sha256_of(path) if self._lasting is not None else "")
+        number, made = tempfile.mkstemp(prefix=_PART, dir=place.folder)
+        part = Path(made)
+        self._stack.callback(part.unlink, missing_ok=True)
+        with os.fdopen(number, "wb") as out, open_log(path) as stream:
+            self._copy(stream, out, name, path.stat().st_size)
+            if trouble := getattr(stream, "trouble", ""):
+                self.found.problems.append(f"{name}: {trouble}")
+        status = path.stat()
+        os.utime(part, ns=(status.st_atime_ns, status.st_mtime_ns))  # by it a silent log is known
+        stem = path.name
+        for suffix in (".gz", ".zst", ".zstd"):
+            stem = stem.removesuffix(suffix)
+        log = place.folder / _log_name(part, stem)
+        if not log.exists() or sha256_of(log) != sha256_of(part):
+            part.replace(log)
+        place.names.append(log.name)
+        place.settle()
+        self.found.sources[log] = name
+        return log
+
+    def _copy(self, stream: BinaryIO, out: BinaryIO, name: str, packed: int) -> None:
+        """Copy a log that is unpacked as it comes, up to a limit.
+
+        Raises:
+            BundleError: it is none, or larger.
+        """
+        limit = self._max_size if self._max_size is not None else max(SMALL, RATIO * packed)
+        while data := stream.read(_PIECE):
+            if not out.tell() and (problem := first_look(data[:512])):
+                raise BundleError(f"{name}: {problem}")
+            if out.tell() + len(data) > limit:
+                raise BundleError(
+                    f"{name}: refused: it takes more than {limit} bytes; --max-size lets it, if you expect that"
+                )
+            out.write(data)
+
+
+def _has_volumes(path: Path) -> bool:
+    try:
+        return bool(find_volumes(path).paths)
+    except BundleError:
+        return False
+
+
+def _head(path: Path) -> bytes:
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(512)
+    except OSError:
+        pass  # the command itself says what is wrong with it
+    return b""
+
+
+def _log_name(log: Path, name: str) -> str:
+    """What a log is to be called: as it was, if that is a log's name, or by its run: commands take the run id from it."""
+    if run_id_of(Path(name)):
+        return name
+    run = head_of(log).run
+    if run is not None and valid_run_id(run[2]):
+        return log_name(run[2])
+    return name if name.endswith(LOG_SUFFIX) else name + LOG_SUFFIX
+
+
+# -- folders that last -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Place:
+    """A folder, and what was unpacked there."""
+
+    folder: Path
+    names: list[str] = field(default_factory=list)
+    lock: BinaryIO | None = None
+
+    def note(self, file: FileResult) -> None:
+        """A file of a bundle: only what is there, by a name that was found to be safe, is ever removed."""
+        if file.fate in GOOD or file.fate is Fate.DAMAGED:
+            self.names.append(file.name)
+
+    def settle(self) -> None:
+        """All is unpacked: others may use the folder, too."""
+        if self.lock is not None:
+            _locked(self.lock, alone=False, waits=True)
+
+
+@contextlib.contextmanager
+def _kept(folder: Path) -> Iterator[_Place]:
+    """A folder that lasts; what was unpacked there goes when nobody uses it any more.
+
+    Who comes first has it alone until `settle`; who comes then waits for that, and finds everything there.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / _LOCK).open("ab") as lock:
+        if not _locked(lock, alone=True, waits=False):
+            _locked(lock, alone=False, waits=True)
+        place = _Place(folder, lock=lock)
+        try:
+            yield place
+        finally:
+            if _locked(lock, alone=True, waits=False):
+                _sweep(folder, place.names)
+
+
+def _locked(lock: BinaryIO, *, alone: bool, waits: bool) -> bool:
+    """Take the lock, or change how it is held. Where there are none (Windows, odd file systems), nothing is swept."""
+    try:
+        import fcntl
+
+        fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | (0 if waits else fcntl.LOCK_NB))
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _sweep(folder: Path, names: Iterable[str]) -> None:
+    """Remove files that were unpacked, and folders in which nothing else is."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
+    for above, _, _ in os.walk(folder, topdown=False):
+        if Path(above) != folder:
+            with contextlib.suppress(OSError):
+                Path(above).rmdir()
