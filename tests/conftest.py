@@ -10,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support.server import Server, serve
 
-# How long an example takes says how loaded the machine is, and nothing of what is tested.
-settings.register_profile("runferry", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how loaded the machine is, and nothing of what is tested. Each run has the same examples,
+# and neither reads nor writes those of others in this folder; `--hypothesis-profile=explore` looks for new ones.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("runferry", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("runferry")
 
 _COUNT = itertools.count()
