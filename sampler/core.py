@@ -101,11 +101,10 @@ class Sampler:
         if self._thread is None:
             return
         self._thread.join(STOP_WITHIN * 0.75)
+        self._silent = True
         if self._thread.is_alive():  # a read of /proc or /sys hangs: leave the thread, but no child process
-            self._silent = True
             self._warn("a system file, or a probe of another package, does not answer; the last sample is missing")
             self._engine.close(STOP_WITHIN * 0.25)
-        self._silent = True
 
     def pause(self) -> None:
         """Take no samples until `resume`, but the first and the last; what is counted goes on being counted."""
@@ -171,7 +170,7 @@ class Sampler:
 
     def _become_inert(self) -> None:
         # No lock may be taken here: the thread that held it at the fork does not exist in the child.
-        self._inert = self._silent = True
+        self._inert = True
         self._engine.forget()
 
 

@@ -32,9 +32,11 @@ def idle_probes(ctx: Context) -> Iterator[str]:
     """A line for each of our probes that is asked for by name and that a first look rules out."""
     settings = ctx.settings
     for name in settings.probes or ():
+        if name in settings.skip_probes:
+            continue
         if name in registry.REQUESTS and not registry.REQUESTS[name](settings):
             yield f"probe {name!r} does not run: it does only with the setting {_SETTING.get(name, 'extended')}"
-        elif name in registry.SIGNS and name not in settings.skip_probes and not registry.SIGNS[name](ctx):
+        elif name in registry.SIGNS and not registry.SIGNS[name](ctx):
             yield f"probe {name!r} does not run: what it reads is not on this machine"
 
 

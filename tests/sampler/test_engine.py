@@ -12,7 +12,8 @@ import pytest
 from runferry.sampler import Probe, ProbeUnavailableError, Sample, Sampler, SamplerSettings, Tier, registry, sample_once
 from runferry.sampler import engine as engine_module
 from runferry.sampler.core import next_tick
-from runferry.sampler.engine import Engine
+from runferry.sampler.engine import LEAST_CLOSE, Engine
+from runferry.sampler.runners import Runner, answer_within
 
 
 class Fixed(Probe):
@@ -586,3 +587,76 @@ def test_probes_of_other_packages(monkeypatch):
 def test_every_built_in_probe_loads_under_its_name():
     """Names agree with the registry."""
     assert [registry.load(reference).name for reference in registry.BUILT_IN.values()] == [*registry.BUILT_IN]
+
+
+@pytest.mark.parametrize(("interval", "longest"), [(1.0, 0.1), (5.0, 0.5), (60.0, 1.0)])
+def test_how_long_a_tick_waits(engine, monkeypatch, interval, longest):
+    """A tenth of the interval, 1 s at most, for what runs elsewhere."""
+    built, waits = engine(Fixed(), interval=interval), []
+    monkeypatch.setattr(built._ready, "wait_for", lambda done, timeout: waits.append(timeout))
+    built.tick()
+    assert waits == [pytest.approx(longest)]
+
+
+def test_devices_of_two_vendors_are_told_of_in_one(engine):
+    """Their counts add up; the type is the first one's."""
+    first, second = Fixed(), Fixed()
+    first.metadata = lambda: {"gpu_type": "A", "gpu_count": 2, "gpu_nvidia": [1]}
+    second.metadata = lambda: {"gpu_type": "B", "gpu_count": 1, "gpu_amd": [2]}
+    told = engine(first, second).metadata()
+    assert told == {"gpu_type": "A", "gpu_count": 3, "gpu_nvidia": [1], "gpu_amd": [2]}
+
+
+def test_child_processes_are_closed_first_and_within_half_the_time(engine, clock):
+    """A thread may be left behind, a process may not: the other half is for those that have to be killed after all."""
+    closed = []
+
+    class Taking(Runner):
+        def close(self, timeout):
+            closed.append((self.probe.tier.name, timeout))
+            clock.now += timeout
+
+    built = engine()
+    built.runners = [Taking(Fixed(tier=tier), SamplerSettings()) for tier in (Tier.THREAD, Tier.HELPER, Tier.HELPER)]
+    built.close(1.0)
+    assert closed == [("HELPER", 0.5), ("HELPER", LEAST_CLOSE), ("THREAD", pytest.approx(0.45))]
+    built.runners = []
+
+
+def test_a_call_that_was_said_to_hang_and_then_fails_is_told_once(engine, clock):
+    """Its own timeout, after the deadline, is the same story; a failure at once is another."""
+    built = engine(Fixed(tier=Tier.THREAD), interval=1.0)
+    settled(built)
+    stats = built.runners[0].stats
+    stats.stalled = True
+    built._look_after_runners()
+    stats.stalled, stats.errors, stats.last_error, stats.duration = False, 1, "no answer in time", 5.0
+    built._look_after_runners()
+    assert built.warnings == ["probe fixed hangs; its metrics are missing until it answers"]
+    stats.last_error, stats.duration = "refused", 0.1
+    built._look_after_runners()
+    assert built.warnings[1:] == ["probe fixed failed: refused"]
+
+
+def test_a_probe_that_is_moved_keeps_its_count_of_errors(engine, clock, monkeypatch):
+    """`errors` is a total."""
+    monkeypatch.setattr(engine_module, "OVERRUN", 0.0)
+    built = engine(Fixed(act=lambda: 1 / 0), self_metrics=True)
+    for _ in range(3):
+        built.tick(grace=5.0)
+        clock.now += 1.0
+    assert [sample.values["sampler.fixed.errors"] for sample in built.samples] == [1, 2, 3]
+
+
+def test_how_long_an_answer_may_take(engine, clock):
+    """A period, within 1 s and 5 s."""
+    assert [answer_within(interval) for interval in (0.1, 1.0, 3.0, 15.0)] == [1.0, 1.0, 3.0, 5.0]
+
+
+def test_a_thread_that_has_ended_is_not_asked(engine, clock):
+    """A source that is not there does not hang, however often it would be asked."""
+    built = engine(Fixed(tier=Tier.THREAD, opening=ProbeUnavailableError("not here")))
+    runner = settled(built)
+    runner._thread.join(10)
+    assert [runner.request(now) for now in (0.0, 100.0, 200.0)] == [False] * 3
+    assert (runner.stats.stalled, runner.waiting) == (False, False)

@@ -16,7 +16,8 @@ import warnings
 from pathlib import Path
 
 import pytest
-from runferry.sampler import Sampler, SamplerSettings, hardware
+from runferry.sampler import Sampler, SamplerSettings, hardware, once, registry, sample_once
+from runferry.sampler.checkup import check
 from runferry.sampler.context import Context
 from runferry.sampler.supervisor import FIRST_BACKOFF, KILL_AFTER, HelperRunner, spawn_helper
 
@@ -393,3 +394,23 @@ def test_hardware_asks_the_driver(monkeypatch, machine):
     assert record["gpu_nvidia"][0]["architecture"] == "Ada"
     assert record["cuda_version"] == "12.6"
     assert not children()
+
+
+def test_sample_once_has_rates_of_a_library(machine, monkeypatch):
+    """They take two readings, and the first tick only starts the helper."""
+    import helper_probes
+
+    monkeypatch.setattr(registry, "built_in", lambda *args, **kwargs: [helper_probes.Steady()])
+    monkeypatch.setattr(once, "DEVICES_WITHIN", 20.0)
+    sample = sample_once(SamplerSettings(), pause=0.0, root=str(machine.root), warn=pytest.fail)
+    assert sample.values["steady.count"] == 2
+
+
+@pytest.mark.parametrize("name", ["", "rate"])
+def test_a_checkup_has_rates_of_a_library(machine, name):
+    """Two readings, however seldom a probe would be asked otherwise, by itself or by the settings."""
+    import helper_probes
+
+    settings = SamplerSettings(probe_intervals={name: 60.0} if name else {})
+    found = check(settings, root=str(machine.root), probes=[helper_probes.Rate()], within=20.0)
+    assert [(finding.state, finding.keys) for finding in found.findings] == [("ok", ("rate.value",))]

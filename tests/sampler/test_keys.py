@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from runferry.sampler import Probe, ProbeUnavailableError, SamplerSettings, Tier, registry
 from runferry.sampler.engine import Engine
-from runferry.sampler.keys import KeyTable
+from runferry.sampler.keys import LONGEST_KEY, KeyTable
 from runferry.sampler.metric import Metric
 from runferry.sampler.probes.disk_io import DiskIoProbe
 from runferry.sampler.probes.net_links import NetLinksProbe
@@ -153,3 +153,32 @@ def test_a_key_of_ours_is_free_where_its_device_is_not(run):
     values, warnings = run([Device(ProbeUnavailableError("no device"))], [Rival()])
     assert values["gpu.0.temp"] == 99
     assert warnings == []
+
+
+def _table(**settings):
+    warnings = []
+    return KeyTable(**{"label": None, "cap": CAP, "warn": warnings.append, **settings}), warnings
+
+
+@pytest.mark.parametrize(
+    ("label", "key", "kept"),
+    [
+        (None, "k" * LONGEST_KEY, True),
+        (None, "k" * (LONGEST_KEY + 1), False),
+        ("n", "k" * (LONGEST_KEY - 4), True),
+        ("n", "k" * (LONGEST_KEY - 3), False),  # `/l:n` is part of it
+        (None, "\u00e9" * (LONGEST_KEY // 2), True),
+        (None, "\u00e9" * (LONGEST_KEY // 2) + "k", False),
+    ],
+)
+def test_how_long_a_key_may_be(label, key, kept):
+    """In bytes, with the label; a longer one is told."""
+    table, warnings = _table(label=label)
+    assert (len(table.clean({key: 1})), len(warnings)) == (kept, not kept)
+
+
+@pytest.mark.parametrize(("value", "kept"), [(1 << 64, True), (-(1 << 64), True), ((1 << 64) + 1, False)])
+def test_how_large_an_integer_may_be(value, kept):
+    """No counter is larger; its text could be as long as memory."""
+    table, _ = _table()
+    assert table.clean({"k": value}) == ({"k": value} if kept else {})

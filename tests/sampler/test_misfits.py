@@ -60,7 +60,8 @@ def test_what_names_something_is_no_warning(machine):
     machine.process(4242)
     headers = {"A": "b", "dcgm_exporter": {"C": "d"}, "e": {"F": "g"}}
     ctx = machine.context(
-        probes=("cpu", "load"),
+        probes=("cpu", "load", "nvidia", "self_usage"),
+        skip_probes=("nvidia", "self_usage"),  # both: then it does not run, as it should not
         extended=True,
         gpu_device_ids=("visible",),
         open_metrics_endpoints={"e": "http://h"},

@@ -53,3 +53,24 @@ def test_the_sum_of_interfaces_never_goes_back(machine, sampled):
         assert values["network.sent"] == 7 * ((tick + 1) // 2)
         assert values[f"network.{name}.sent"] == sent
     assert len(network.probe._sent.risen) <= FORGET_EVERY + 1
+
+
+def test_no_rate_where_no_time_has_passed():
+    """Two readings at one moment, as of two devices under one name."""
+    rises = Rises()
+    assert rises.rise("a", 1, 1.0) is None
+    assert rises.rise("a", 5, 1.0) is None
+    assert rises.rise("a", 9, 3.0) == (4, 2.0)
+
+
+def test_whoever_was_there_within_a_hundred_readings_is_known():
+    """Seen for the last time at the reading at which others were forgotten, it is known for a hundred more."""
+    rises, totals = Rises(), Totals()
+    for reading in range(1, FORGET_EVERY + 1):
+        rises.rise("a", reading, float(reading))
+        totals.update({"a": reading})
+    for reading in range(FORGET_EVERY + 1, 2 * FORGET_EVERY + 1):
+        rises.rise("other", reading, float(reading))
+        totals.update({"other": reading})
+    assert rises.rise("a", 2 * FORGET_EVERY, 2.0 * FORGET_EVERY) == (FORGET_EVERY, FORGET_EVERY)
+    assert totals.risen["a"] == FORGET_EVERY - 1

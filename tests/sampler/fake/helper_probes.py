@@ -118,6 +118,18 @@ class Stopped(Steady):
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
+class Rate(Steady):
+    """Needs two readings, and is asked once an hour."""
+
+    name = "rate"
+    interval = 3600.0
+
+    def sample(self, ctx, out):
+        self.count += 1
+        if self.count > 1:
+            out["rate.value"] = self.count
+
+
 class Rare(Steady):
     """Is asked once an hour."""
 
