@@ -8,14 +8,20 @@ a wrong record, and every byte that gave no record lies in exactly one gap:
 |---|---|---|
 | end of file on a chunk edge between records | wait | end |
 | end of file inside a chunk or a record | wait | TORN_TAIL |
-| checksum differs | BAD_CRC; go on where lengths chain in this block, checked by CRC, else in the next block | same |
-| length beyond the block | BAD_LENGTH; next block | same |
-| zeros where a chunk starts, the block is complete | ZEROED; next block | same |
+| checksum differs by one bit that it tells | healed | same |
+| checksum differs otherwise | BAD_CRC | same |
+| length beyond the block | BAD_LENGTH, or healed where the checksum tells how long it was | same |
+| zeros where a chunk starts, the block is complete | ZEROED | same |
 | zeros up to the end of the file | wait | ZEROED |
 | MIDDLE or LAST without FIRST; FIRST or FULL before LAST | BAD_SEQUENCE; the later chunk is read | same |
+| a record that was there before, or is put together of two | BAD_SEQUENCE; next chunk | same |
 | a whole record that is no message | BAD_PROTO; next chunk | same |
 | 1 to 6 bytes left in a block | skipped, whatever they hold | same |
-| no file header | BAD_HEADER, nothing else is read | same |
+| a file header in the middle of the file | BAD_SEQUENCE; the log that begins there is read | same |
+| a damaged file header | BAD_HEADER, or healed if one bit is wrong; what chains is read | same |
+| something else than a log, as far as it is known | BAD_HEADER, nothing is read | same |
+
+Where reading goes on behind damage is told in `look`, what numbers tell in `numbering`, what is healed in `heal`.
 """
 
 from __future__ import annotations
@@ -27,14 +33,16 @@ from typing import BinaryIO
 from zlib import crc32
 
 from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SIZE, ChunkType
+from .heal import Healed, flipped_bits, is_sound
+from .look import NEEDED, TRAILER, TYPE_CRC, Look, Looker, Window
+from .numbering import Numbering
 from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, parse_record
 from .sources import first_look, open_log, unpacked
 from .wire import WireError
 
-_HEADER = struct.Struct("<IHB")
-_HEADER_AND_HEAD = struct.Struct("<IHB7B")  # and the first bytes of the payload
-_TYPE_CRC = [crc32(bytes([kind])) for kind in range(256)]
+_HEADER_AND_HEAD = struct.Struct("<IHB7B")  # of a chunk, and the first bytes of its payload
 _FULL, _FIRST, _LAST = int(ChunkType.FULL), int(ChunkType.FIRST), int(ChunkType.LAST)
+_MAGIC = FILE_HEADER[:-1]  # what stands before the version
 _NOTHING: list[Record | Gap] = []
 _READ_SIZE = 8 * BLOCK_SIZE  # 256 KiB: what is made of so much stays in the processor's caches
 
@@ -43,7 +51,8 @@ class LogReader:
     """Reads a growing or finished log.
 
     `start` is the offset of a record's first chunk, such as `Record.offset` or an earlier reader's `position`;
-    0 reads from the file header on. The file is read with `seek` and `read` and never changed.
+    0 reads from the file header on. The file is read with `seek` and `read` and never changed. What is packed with gzip or
+    zstd is unpacked; pipes, and files by their names, come through `sources.open_log`.
     """
 
     def __init__(self, file: BinaryIO, *, start: int = 0, at_once: int = BLOCK_SIZE) -> None:
@@ -53,15 +62,24 @@ class LogReader:
         """Offset behind the last byte that was looked at."""
         self.position = start
         """Offset of the first byte not yet given as a record or gap: reading may start here again."""
+        self.header_version: int | None = None
+        """The format's version by the file header: 0 is the only one there is so far, and others are read like it. None: the
+        header was not read, or is damaged."""
+        self.healed: list[Healed] = []
+        """The bits that were mended in memory, in file order."""
         self._at = start  # the next chunk to look at
+        self._looker = Looker()
         self._parts: list[bytes] = []  # payloads of a record begun but not complete
+        self._mended: tuple[Healed, ...] = ()  # in these
         self._begun = start  # where its first chunk lies
         self._damage: GapReason | None = None  # why the bytes from `position` on gave no record, if so
         self._waiting: GapReason | None = None  # what the bytes at `_at` are, should nothing more come
-        self._last_num: int | None = None if start else 0
+        self._numbers = Numbering(None if start else 0)
         self._headless = start == 0  # the file header is still to be checked
-        self._foreign = False
+        self._foreign = self._final = False
+        self._note = ""
         self._read_size = at_once  # grows: who wants no more than the head of a log does not walk all of that for it
+        self._wanted = start  # offset up to which bytes are needed to tell what stands at `_at`
 
     def poll(self) -> Iterator[Record | Gap]:
         """Everything that is complete by now, in file order."""
@@ -75,15 +93,17 @@ class LogReader:
         """As `poll`, for many records at once: what lies between two gaps, up to 256 KiB of it."""
         while not self._foreign:
             before = self._at
-            buffer = self._read(before, self._read_size - before % BLOCK_SIZE)  # to a block edge: no chunk crosses one
+            to_edge = self._read_size - (before - self._looker.origin) % BLOCK_SIZE  # no chunk crosses one
+            size = max(to_edge, self._wanted - before)
+            buffer = self._read(before, size)
             if self._headless and before == 0 and (plain := unpacked(self._file, buffer)) is not None:
                 self._file = plain
                 continue
             self._read_size = min(2 * self._read_size, _READ_SIZE)
             if buffer:
                 self.seen = max(self.seen, before + len(buffer))
-                yield from self._scan(buffer, before)
-            if self._at == before:
+                yield from self._scan(Window(buffer, before, self._final))
+            if self._at == before and (len(buffer) < size or self._wanted <= before + len(buffer)):
                 return
 
     def rest(self) -> Gap | None:
@@ -91,7 +111,8 @@ class LogReader:
         reason = self._damage or self._waiting or (GapReason.TORN_TAIL if self._parts else None)
         if reason is None or self._foreign or self.seen <= self.position:
             return None
-        return Gap(self.position, self.seen - self.position, reason)
+        note = self._note if reason is GapReason.BAD_HEADER else getattr(self._file, "trouble", "")
+        return Gap(self.position, self.seen - self.position, reason, note=note)
 
     def go_on(self, file: BinaryIO) -> None:
         """Read on in another handle of the same log, which has grown meanwhile."""
@@ -101,17 +122,27 @@ class LogReader:
         """Read on at `end`, behind a record of that number which was read elsewhere."""
         self._at = self.position = end
         self.seen = max(self.seen, end)
-        self._parts, self._damage, self._waiting, self._last_num = [], None, None, num or None
+        self._parts, self._mended, self._damage, self._waiting = [], (), None, None
+        self._numbers.last = num or None
 
     def batches(self) -> Iterator[Batch | Gap]:
         """As `finish`, for many records at once."""
         yield from self.poll_batches()
         if self._foreign:
             return
+        self._final = True
+        try:
+            yield from self.poll_batches()
+        finally:
+            self._final = False
         gap = self.rest()
         self.position = self._at = max(self.position, self.seen)
-        self._parts, self._damage, self._waiting = [], None, None
+        self._parts, self._mended, self._damage, self._waiting = [], (), None, None
+        trouble = getattr(self._file, "trouble", "")
+        if gap is None and trouble and trouble != self._note:
+            gap = Gap(self.position, 0, GapReason.TORN_TAIL, note=trouble)  # it breaks off between two records
         if gap is not None:
+            self._note = trouble
             yield gap
 
     def _one_by_one(self, found: Iterator[Batch | Gap]) -> Iterator[Record | Gap]:
@@ -119,13 +150,13 @@ class LogReader:
             if isinstance(item, Gap):
                 yield item
                 continue
-            ahead = self._at, self.position, self._parts, self._damage, self._last_num
-            self._parts, self._damage = [], None
+            ahead = self._at, self.position, self._parts, self._mended, self._damage, self._numbers.last
+            self._parts, self._mended, self._damage = [], (), None
             for record in item.records():  # who stops at one of them finds the next one again
                 self._at = self.position = record.end
-                self._last_num = record.num or None
+                self._numbers.last = record.num or None
                 yield record
-            self._at, self.position, self._parts, self._damage, self._last_num = ahead
+            self._at, self.position, self._parts, self._mended, self._damage, self._numbers.last = ahead
 
     def _read(self, at: int, size: int) -> bytes:
         """`size` bytes from `at`, fewer only at the end of the file."""
@@ -135,50 +166,71 @@ class LogReader:
             data += more
         return data
 
-    def _scan(self, buffer: bytes, base: int) -> Iterator[Batch | Gap]:
-        """Walk the chunks of `buffer`, which lies at `base` in the file, as far as its bytes allow."""
+    def _begin(self, window: Window) -> Gap | None:
+        """Read the file header, as far as it is there. A gap: it is that of something else."""
+        head = window.buffer[: len(FILE_HEADER)]
+        if head[: len(_MAGIC)] == _MAGIC[: len(head)]:
+            if len(head) < len(FILE_HEADER):
+                self._waiting = GapReason.TORN_TAIL
+                return None
+            self.header_version = head[-1]
+        elif (words := first_look(window.buffer)) is not None:
+            self._foreign = True
+            self.position = self._file.seek(0, os.SEEK_END)
+            return Gap(0, self.position, GapReason.BAD_HEADER, note=words)
+        else:
+            self._note = f"not a log: it begins with {head!r}"
+            self._waiting = GapReason.BAD_HEADER
+            wrong = flipped_bits(head, FILE_HEADER[: len(head)], 0)
+            follows = self._looker.is_chunk(window, len(FILE_HEADER))
+            if not follows and not self._final and (len(wrong) == 1 or not any(head)):
+                return None  # it may be one yet, or is still on its way
+            if len(head) < len(FILE_HEADER):
+                return None
+            if follows and len(wrong) == 1:
+                self.healed += wrong
+            else:
+                self._damage = GapReason.BAD_HEADER
+        self._headless, self._waiting = False, None
+        self._at = len(FILE_HEADER)
+        if self._damage is None:
+            self.position = len(FILE_HEADER)
+        return None
+
+    def _scan(self, window: Window) -> Iterator[Batch | Gap]:
+        """Walk the chunks of a window, as far as its bytes allow."""
+        buffer, base, _ = window
         limit = len(buffer)
-        at = 0
         self._waiting = None
         if self._headless:
-            if not FILE_HEADER.startswith(buffer[: len(FILE_HEADER)]):
-                self._foreign = True
-                self.position = self._file.seek(0, os.SEEK_END)
-                yield Gap(0, self.position, GapReason.BAD_HEADER, note=first_look(buffer) or "")
+            foreign = self._begin(window)
+            if foreign is not None:
+                yield foreign
+            if self._headless:
                 return
-            if limit < len(FILE_HEADER):
-                self._waiting = GapReason.TORN_TAIL
-                return
-            self._headless = False
-            at = self._at = self.position = len(FILE_HEADER)
+        at = self._at - base
         batch = Batch(buffer, base)
-        block_end = BLOCK_SIZE - base % BLOCK_SIZE
         while at < limit:
+            edge = self._looker.edge(base + at) - base
             if self._damage is None and not self._parts:
-                at = self._walk(batch, base, at, min(block_end, limit))
-            if at == limit:
+                walked = self._walk(batch, base, at, min(edge, limit))
+                if walked > at:
+                    at = walked
+                    continue
+            found = self._step(window, at, edge)
+            if found is None:
                 break
-            if block_end - at >= CHUNK_HEADER_SIZE:
-                step = self._chunk(buffer, base, at, block_end)
-                if step is None:
-                    break
-                at, found = step
-                if len(found) > 1 and batch.entries:
-                    self._at = self.position
-                    yield batch
-                    batch = Batch(buffer, base)
-                for item in found:
-                    self._at = self.position = item.end
-                    if isinstance(item, Gap):
-                        yield item
-                    else:
-                        batch.add(item)
-            elif at < block_end:  # a block's trailer: no chunk, and nobody looks at the bytes
-                if self.position == base + at:
-                    self.position = base + min(block_end, limit)
-                at = block_end
-            if at == block_end:
-                block_end += BLOCK_SIZE
+            at, items = found
+            if len(items) > 1 and batch.entries:
+                self._at = self.position
+                yield batch
+                batch = Batch(buffer, base)
+            for item in items:
+                self._at = self.position = item.end
+                if isinstance(item, Gap):
+                    yield item
+                else:
+                    batch.add(item)
             self._at = base + at
         if batch.entries:
             yield batch
@@ -188,8 +240,9 @@ class LogReader:
 
         Nearly every chunk of nearly every log is such a record, of a number and a body: no calls but the checksum's.
         """
-        begun, buffer, add = at, batch.buffer, batch.entries.append
-        unpack, kinds, full_crc = _HEADER_AND_HEAD.unpack_from, KIND_OF_TAG, _TYPE_CRC[_FULL]
+        begun, count = at, len(batch.entries)
+        buffer, add = batch.buffer, batch.entries.append
+        unpack, kinds, full_crc = _HEADER_AND_HEAD.unpack_from, KIND_OF_TAG, TYPE_CRC[_FULL]
         last = edge - _HEADER_AND_HEAD.size
         while at <= last:
             checksum, length, chunk, first, a, b, c, d, e, f = unpack(buffer, at)
@@ -216,99 +269,100 @@ class LogReader:
                     break
             at = end
         if at > begun:
+            first = batch.record_of(batch.entries[count]).num
+            if self._numbers.is_copy(first, base + begun):
+                del batch.entries[count:]
+                self._lose(GapReason.BAD_SEQUENCE)
+                return begun
             self._at = self.position = base + at
-            self._last_num = batch.record_of(batch.entries[-1]).num or None
+            last = batch.record_of(batch.entries[-1]).num
+            self._numbers.follow(first, last, len(batch.entries) - count, base + at, damaged=False)
         return at
 
-    def _chunk(self, buffer: bytes, base: int, at: int, block_end: int) -> tuple[int, list[Record | Gap]] | None:
-        """Read the chunk at `at`: where to go on, and what it completed. None: more bytes are needed to tell."""
-        limit = len(buffer)
-        body = at + CHUNK_HEADER_SIZE
-        if body > limit:
-            self._waiting = GapReason.TORN_TAIL
+    def _step(self, window: Window, at: int, edge: int) -> tuple[int, list[Record | Gap]] | None:
+        """Look at `at`: where to go on, and what it completed. None: more bytes are needed to tell."""
+        base = window.base
+        if edge - at >= CHUNK_HEADER_SIZE:
+            look = self._looker.look(window, at, self._numbers.due)
+        else:  # a block's trailer: no chunk, and nobody looks at the bytes
+            look = self._looker.across(window, at) or Look(min(edge, window.limit))
+        if look.end is None:
+            self._waiting = look.reason
+            self._wanted = base + at + NEEDED
             return None
-        checksum, length, kind = _HEADER.unpack_from(buffer, at)
-        end = body + length
-        if end > limit or end > block_end:
-            if end > block_end:
-                self._lose(GapReason.BAD_LENGTH)
-                return block_end, _NOTHING
-            self._waiting = GapReason.TORN_TAIL
-            return None
-        if checksum == length == kind == 0:
-            # A hole, or bytes that a network file system has yet to deliver: only a complete block is given up.
-            if block_end <= limit:
-                self._lose(GapReason.ZEROED)
-                return block_end, _NOTHING
-            self._waiting = GapReason.ZEROED
-            return None
-        payload = buffer[body:end]
-        if crc32(payload, _TYPE_CRC[kind]) != checksum:
-            if _is_chunk(buffer, end, block_end):  # the length was right: only this chunk is lost
-                self._lose(GapReason.BAD_CRC)
-                return end, _NOTHING
-            if block_end <= limit:
-                self._lose(GapReason.BAD_CRC)
-                return block_end, _NOTHING
-            self._waiting = GapReason.BAD_CRC
-            return None
-        return end, self._assemble(payload, kind, base + at, base + end)
+        end = base + look.end
+        if look.reason is not None:
+            self._lose(look.reason, one=look.passed)
+            if look.restarts:
+                self._numbers = Numbering(0)
+        elif look.kind != TRAILER:
+            return look.end, self._assemble(window, look, base + at)
+        elif self.position == base + at:
+            self.position = end
+        return look.end, _NOTHING
 
-    def _assemble(self, payload: bytes, kind: int, begun: int, end: int) -> list[Record | Gap]:
+    def _assemble(self, window: Window, look: Look, begun: int) -> list[Record | Gap]:
         """Put a good chunk to its record; what it completed."""
+        kind, payload = look.kind, look.payload
         if kind == _FULL:
             if self._parts:
                 self._lose(GapReason.BAD_SEQUENCE)
-            return self._complete(payload, begun, end)
+            self._mended = look.mended
+            return self._complete(window, payload, begun, look.end or 0)
         if kind == _FIRST:
             if self._parts:
                 self._lose(GapReason.BAD_SEQUENCE)
-            self._parts, self._begun = [payload], begun
+            self._parts, self._mended, self._begun = [payload], look.mended, begun
         elif not self._parts or kind > _LAST or kind == 0:
             self._lose(GapReason.BAD_SEQUENCE)
         else:
             self._parts.append(payload)
+            self._mended += look.mended
             # Every chunk but the first and the last fills a block, so this bounds the bytes held.
             if len(self._parts) > MAX_RECORD_SIZE // BLOCK_SIZE:
                 self._lose(GapReason.BAD_LENGTH)
             elif kind == _LAST:
                 whole = b"".join(self._parts)
                 self._parts = []
-                return self._complete(whole, self._begun, end)
+                return self._complete(window, whole, self._begun, look.end or 0)
         return _NOTHING
 
-    def _lose(self, reason: GapReason) -> None:
+    def _lose(self, reason: GapReason, *, one: bool = False) -> None:
         """The bytes from `position` to the next good record become one gap; its first cause is kept."""
-        self._parts = []
+        self._parts, self._mended = [], ()
         self._damage = self._damage or reason
+        self._numbers.lose(one=one)
 
-    def _complete(self, payload: bytes, begun: int, end: int) -> list[Record | Gap]:
-        """A record, and before it the gap that it ends."""
+    def _complete(self, window: Window, payload: bytes, begun: int, stop: int) -> list[Record | Gap]:
+        """A record that ends at `stop` in the window, and before it the gap that it ends."""
+        end, numbers = window.base + stop, self._numbers
         try:
             record = parse_record(payload, begun, end)
         except WireError:
             self._lose(GapReason.BAD_PROTO)
             return _NOTHING
+        if self._mended:
+            if not is_sound(record) or (numbers.due is not None and record.num not in {0, numbers.due}):
+                self._lose(GapReason.BAD_CRC)
+                return _NOTHING
+            record = record._replace(healed=len(self._mended))
+        is_joined = end - begun > len(payload) + CHUNK_HEADER_SIZE
+        if numbers.is_copy(record.num, begun) or (
+            is_joined and numbers.is_patchwork(record.num, self._looker.number_behind(window, stop), end)
+        ):
+            self._lose(GapReason.BAD_SEQUENCE)
+            return _NOTHING
         found: list[Record | Gap] = [record]
         if self._damage is not None:
             lost = None
-            if record.num and self._last_num is not None and record.num > self._last_num:
-                lost = record.num - self._last_num - 1
+            if record.num and numbers.last is not None and record.num > numbers.last:
+                lost = record.num - numbers.last - 1
             found = [Gap(self.position, begun - self.position, self._damage, lost), record]
-            self._damage = None
-        self._last_num = record.num or None
+        if self._mended and (not self.healed or self._mended > (self.healed[-1],)):  # not those that are read again
+            self.healed += self._mended
+        numbers.follow(record.num, record.num, 1, end, damaged=self._damage is not None)
+        self._damage, self._mended = None, ()
         return found
-
-
-def _is_chunk(buffer: bytes, at: int, block_end: int) -> bool:
-    """Whether a chunk with a good checksum lies at `at`."""
-    body = at + CHUNK_HEADER_SIZE
-    stop = min(block_end, len(buffer))
-    if body > stop:
-        return False
-    checksum, length, kind = _HEADER.unpack_from(buffer, at)
-    end = body + length
-    return bool(1 <= kind <= _LAST and end <= stop) and crc32(buffer[body:end], _TYPE_CRC[kind]) == checksum
 
 
 def read_records(source: str | os.PathLike[str] | BinaryIO, *, start: int = 0) -> Iterator[Record | Gap]:

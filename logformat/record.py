@@ -69,6 +69,8 @@ class Record(NamedTuple):
     """Name of the record type, `unknown` for one that this version has never heard of, `empty` for none."""
     start: int
     stop: int
+    healed: int = 0
+    """Bits that were mended in memory, because the checksum of their chunk proves what they were; the file has them wrong."""
 
     @property
     def body(self) -> bytes:
@@ -105,13 +107,15 @@ class Batch:
     number and payload.
     """
 
-    __slots__ = ("base", "buffer", "entries")
+    __slots__ = ("base", "buffer", "entries", "healed")
 
     def __init__(self, buffer: bytes, base: int) -> None:
         self.buffer = buffer
         self.base = base
         """Where it begins in the file."""
         self.entries: list[Entry] = []
+        self.healed: dict[int, int] = {}
+        """`Record.healed` of those entries that have some, by their offset in the batch."""
 
     @property
     def end(self) -> int:
@@ -122,13 +126,16 @@ class Batch:
         """Add a record of its own bytes."""
         offset, end = record.offset - self.base, record.end - self.base
         self.entries.append((record.kind, record.payload, record.start, record.stop, offset, end))
+        if record.healed:
+            self.healed[offset] = record.healed
 
     def record_of(self, entry: Entry) -> Record:
         """An entry of this batch as a record."""
         _, data, _, stop, offset, end = entry
         if data is self.buffer:  # one chunk, at whose end the body ends
             data = data[offset + CHUNK_HEADER_SIZE : stop]
-        return parse_record(data, self.base + offset, self.base + end)
+        record = parse_record(data, self.base + offset, self.base + end)
+        return record._replace(healed=self.healed[offset]) if offset in self.healed else record
 
     def records(self) -> Iterator[Record]:
         """All of them, in file order."""

@@ -60,7 +60,7 @@ def test_an_entry_says_what_the_record_says(found: list[bytes]) -> None:
 def test_who_stops_at_a_record_finds_the_next_one_again() -> None:
     """At any record, within a batch and behind it, also where the next one began in the block before, or a gap follows."""
     log = bytearray(log_of(*(console(i, 9_000) if i % 7 == 0 else alert(i, "x" * 50) for i in range(1, 600))))
-    log[BLOCK_SIZE + 20_000] ^= 1
+    log[BLOCK_SIZE + 20_000] ^= 0xFF
     whole = list(LogReader(io.BytesIO(log)).finish())
     assert any(isinstance(item, Gap) for item in whole)
 
@@ -74,7 +74,7 @@ def test_who_stops_at_a_record_finds_the_next_one_again() -> None:
 def test_a_batch_ends_at_a_gap() -> None:
     """Batches and gaps come in the order of the file, and each record is in one of them."""
     log = bytearray(log_of(*(alert(i, "x" * 50) for i in range(1, 900))))
-    log[1_000] ^= 1
+    log[1_000] ^= 0xFF
 
     items = list(LogReader(io.BytesIO(log)).batches())
 

@@ -317,7 +317,7 @@ def test_after_each_item_position_is_where_the_next_one_is_found():
 def test_the_same_reader_goes_on_where_a_reading_was_left():
     """A caller that leaves `poll` at the gap gets the record behind it from the next `poll`."""
     log = bytearray(log_of(*(alert(num) for num in range(1, 5))))
-    log[40] ^= 1
+    log[40] ^= 0xFF
     reader = LogReader(io.BytesIO(bytes(log)))
     found = [next(iter(reader.poll())) for _ in range(4)]
 

@@ -51,20 +51,29 @@ GLUED = DANGLING + log_of(alert(5), alert(6))[7:]
 CASES = [
     case("flipped byte in a payload", damaged(LOG, start_of(9) + 12, b"\xff"), {10}, GapReason.BAD_CRC, start_of(9)),
     case("flipped checksum", damaged(LOG, start_of(9), b"\xff\xff"), {10}, GapReason.BAD_CRC, start_of(9)),
-    case("type that does not exist", damaged(LOG, start_of(9) + 6, b"\x09"), {10}, GapReason.BAD_CRC, start_of(9)),
+    case("type that does not exist", damaged(LOG, start_of(9) + 6, b"\x0e"), {10}, GapReason.BAD_CRC, start_of(9)),
     case(
-        "length beyond the block",
-        damaged(LOG, start_of(9) + 4, b"\xff\xff"),
-        set(range(10, FIRST_BLOCK[-1] + 3)),
+        "length beyond the block, and a type that does not exist",
+        damaged(LOG, start_of(9) + 4, b"\xff\xff\x0e"),
+        {10},
         GapReason.BAD_LENGTH,
         start_of(9),
     ),
     case(
-        "zeros where a chunk starts",
-        damaged(LOG, start_of(9), bytes(7)),
-        set(range(10, FIRST_BLOCK[-1] + 3)),
-        GapReason.ZEROED,
+        "length short of the record, and its checksum gone",
+        damaged(LOG, start_of(9), b"\0\0\0\0\x05"),
+        {10},
+        GapReason.BAD_CRC,
         start_of(9),
+    ),
+    case("zeros where a chunk starts", damaged(LOG, start_of(9), bytes(7)), {10}, GapReason.ZEROED, start_of(9)),
+    case("zeros over three records", damaged(LOG, start_of(9), bytes(70)), {10, 11, 12}, GapReason.ZEROED, start_of(9)),
+    case(
+        "all but the end of a block",
+        damaged(LOG, 7, bytes(BLOCK_SIZE - 107)),
+        set(range(1, FIRST_BLOCK[-1] + 3)),
+        GapReason.ZEROED,
+        7,
     ),
     case("FIRST without LAST", GLUED, {4}, GapReason.BAD_SEQUENCE, None),
     case("no message", log_of(alert(1), b"\x52\x7fshort", alert(3)), {2}, GapReason.BAD_PROTO, None),
@@ -114,7 +123,7 @@ def test_a_log_without_records_is_empty_or_torn(size):
 
 
 @pytest.mark.parametrize(
-    "data", [b"version https://git-lfs", b"<html>", b":W&B\xe1\xbe\x01", b":SWL\xd6\xe1\x02", b"\0" * 64]
+    "data", [b"version https://git-lfs", b"<html>", b":SWL\xd6\xe1\x02", b"\0" * 64, b"\xffnothing", b"\xff"]
 )
 def test_a_foreign_file_is_refused_as_a_whole(data):
     """What does not begin like a log is one gap, and nothing of it is taken for a record."""
@@ -134,61 +143,6 @@ def test_every_truncation_gives_the_records_before_the_cut():
         assert payloads(found) == RECORDS[:whole]
         assert all(gap.end == cut and gap.reason is GapReason.TORN_TAIL for gap in gaps(found))
         assert len(gaps(found)) <= 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_every_truncation_offset_of_three_blocks():
-    """The same for each of the 98,305 offsets, reading on from the block before the cut."""
-    log = LOG[: 3 * BLOCK_SIZE + 1]
-    starts = [item.offset for item in read_all(LOG)]
-    for cut in range(len(log) + 1):
-        near = max((start for start in starts if start <= max(0, cut - BLOCK_SIZE)), default=0)
-        file = io.BytesIO(log[:cut])
-        found = list(read_records(file, start=near))
-
-        assert [item.end for item in found if not isinstance(item, Gap)] == [
-            end for start, end in zip(starts, ENDS, strict=True) if start >= near and end <= cut
-        ]
-
-
-class Flips:
-    """A log whose every bit may be flipped; what must come of it."""
-
-    def __init__(self, records: list[bytes]) -> None:
-        self.log = log_of(*records)
-        self.items = read_all(self.log)
-        self.known = set(records)
-
-    def check(self, bit: int) -> None:
-        log = bytearray(self.log)
-        log[bit // 8] ^= 1 << bit % 8
-        found = read_all(bytes(log))
-        block = bit // 8 // BLOCK_SIZE
-        good = [item for item in found if not isinstance(item, Gap)]
-        there = set(good)
-        lost = [item for item in self.items if item not in there]
-
-        assert all(item.payload in self.known for item in good)
-        assert all(item.offset // BLOCK_SIZE <= block <= (item.end - 1) // BLOCK_SIZE for item in lost)
-        assert len(gaps(found)) == (1 if lost else 0)
-        assert all(gap.offset <= bit // 8 < gap.end and gap.records_lost in {None, len(lost)} for gap in gaps(found))
-
-
-def test_a_flipped_bit_gives_no_wrong_record_and_costs_at_most_its_block():
-    """The one gap covers the flipped byte; every record outside its block is there, unchanged."""
-    flips = Flips(RECORDS)
-    for bit in random.Random(2).sample(range(7 * 8, 2 * BLOCK_SIZE * 8), 150):
-        flips.check(bit)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_every_bit_flip_of_one_block():
-    """All 262,144 single-bit flips of the second block of a log of rows that are as long as usual."""
-    flips = Flips([console(i, 300 + i * 37 % 900) for i in range(1, 130)])
-    for bit in range(BLOCK_SIZE * 8, 2 * BLOCK_SIZE * 8):
-        flips.check(bit)
 
 
 @settings(max_examples=40, deadline=None)

@@ -137,7 +137,7 @@ def test_a_log_that_is_damaged_in_the_middle_is_kept(rig: Rig) -> None:
     log = large(rig)
     (candidate,) = look(rig)
     data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[len(data) // 2] ^= 0xFF
     log.write_bytes(data)
     rig.settle(log)
 
@@ -296,7 +296,7 @@ def test_a_damaged_log_of_which_the_rest_was_sent_says_so(rig: Rig) -> None:
     log = rig.run()
     whole = log.read_bytes()
     data = bytearray(whole)
-    data[400] ^= 1
+    data[400] ^= 0xFF
     log.write_bytes(data)
     rig.settle(log)
     assert rig.only(rig.sync(log)).verdict is Verdict.PARTIAL

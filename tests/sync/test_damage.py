@@ -13,7 +13,7 @@ from support.syncrig import Rig, marker
 
 
 def flip(data: bytearray) -> None:
-    data[40_000] ^= 4
+    data[40_000] ^= 0xFF
 
 
 def zero_block(data: bytearray) -> None:
@@ -53,7 +53,7 @@ def test_a_run_record_that_was_lost_is_replaced_by_the_file_name(rig: Rig) -> No
     """The rows behind it still arrive, under the run id of the file, and the verdict says what is missing."""
     log = rig.run(rows=20)
     data = bytearray(log.read_bytes())
-    data[data.index(b"a1b2c3d4")] ^= 1
+    data[data.index(b"a1b2c3d4")] ^= 0xFF
     log.write_bytes(data)
     rig.settle(log)
 
@@ -108,7 +108,7 @@ def test_a_good_copy_over_a_damaged_one_brings_the_lost_rows(rig: Rig, grown: bo
     log = rig.run(rows=2000)
     good = log.read_bytes()
     bad = bytearray(good)
-    bad[120_000] ^= 4
+    bad[120_000] ^= 0xFF
     log.write_bytes(bad)
     rig.settle(log)
     assert rig.only(rig.sync()).verdict is Verdict.PARTIAL

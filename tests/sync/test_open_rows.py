@@ -75,7 +75,7 @@ def test_a_lost_part_makes_no_second_row(rig: Rig) -> None:
     """Damage in the midst of a row costs what lay there."""
     log = make(rig, part(0, 1, a=1), part(0, 2, lost="x" * 30), part(0, 3, c=3), part(1, 4, a=2))
     data = bytearray(log.read_bytes())
-    data[data.index(b"xxxxxx")] ^= 1
+    data[data.index(b"xxxxxx")] ^= 0xFF
     log.write_bytes(data)
     rig.settle(log)
 
@@ -323,7 +323,7 @@ def test_logs_that_lost_their_first_records_are_not_joined_either(rig: Rig) -> N
     for number in (1, 2):
         log = rig.folder / f"run-2026092{number}_141320-seg" / "run-seg.wandb"
         data = bytearray(logs.make_log(log, logs.run_record("seg"), logs.row(5, {"n": number})).read_bytes())
-        data[20] ^= 1
+        data[20] ^= 0xFF
         log.write_bytes(data)
         rig.settle(log, 3600)
 

@@ -146,7 +146,7 @@ def test_a_log_that_lost_its_run_record_is_of_its_runs_share(rig: Rig) -> None:
         rig.run(run_id=f"r{number}", rows=2, project="mine")
         lost = rig.run(run_id=f"r{number}", rows=2, prefix="run-20260921_150000", start=logs.START_S + 100)
         content = bytearray(lost.read_bytes())
-        content[content.index(b"proj")] ^= 1  # in the run record: its checksum does not hold any more
+        content[content.index(b"proj")] ^= 0xFF  # in the run record: its checksum does not hold any more
         lost.write_bytes(content)
         rig.settle(lost)
     reports = [rig.sync(shard=f"{index}/3") for index in (1, 2, 3)]

@@ -234,7 +234,7 @@ def test_a_damaged_log_that_was_sent_is_nothing_to_do_in_a_plan(rig: Rig) -> Non
     """What is lost is counted; once the log grows, or a file of it is what is missing, there is something to do again."""
     log = rig.run(rows=9)
     data = bytearray(log.read_bytes())
-    data[400] ^= 1
+    data[400] ^= 0xFF
     log.write_bytes(data)
     rig.settle(log)
     settings = SyncSettings(base_url=URL, state_dir=rig.state)

@@ -444,7 +444,7 @@ def test_a_whole_log_is_whole(folder: Path, server: Server) -> None:
     done = run(server, "verify", folder)
     assert (done.returncode, [line.split()[0] for line in done.stdout.splitlines()]) == (0, ["whole", "whole"])
     data = bytearray(log.read_bytes())
-    data[300] ^= 1
+    data[300] ^= 0xFF
     log.write_bytes(data)
     (folder / "run-dead.wandb").touch()
     os.utime(folder / "run-dead.wandb", (0, 0))
@@ -686,7 +686,7 @@ def test_a_damaged_log_is_not_called_whole(folder: Path, server: Server) -> None
     """The server has all that can be read: that is equal, and exit code and reason say that there was more."""
     log = rich_run(folder, "damaged")
     data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[len(data) // 2] ^= 0xFF
     log.write_bytes(data)
     assert run(server, "sync", log).returncode == 1
 

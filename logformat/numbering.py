@@ -1,0 +1,71 @@
+"""The numbers of a log's records: 1, 2, 3 ... as one writer gave them, and what they tell of a damaged log.
+
+A part of a log that lies where it does not belong (a sector written twice, or to the wrong place) has good checksums.
+Its numbers show it: those of a copy were there before, and a record whose first part is followed by another one's last
+part is not followed by the number after its own. Logs whose numbers are not in order tell nothing.
+"""
+
+from __future__ import annotations
+
+from .constants import BLOCK_SIZE
+
+_ORDERLY = 8  # numbers in order that make a log one of which the numbers tell something
+_ELSEWHERE = 3 * BLOCK_SIZE // 4  # bytes: what lies in the wrong place comes from another block
+_MOST_RUNS = 64  # kept, of numbers without a gap
+
+
+class Numbering:
+    """What the numbers of the records read so far tell."""
+
+    __slots__ = ("_orderly", "_passed", "_runs", "last")
+
+    def __init__(self, last: int | None) -> None:
+        self.last = last
+        """The last record's number; None where it has none, or is not known."""
+        self._orderly = 0  # numbers that followed each other; below 0: one did not
+        self._passed: int | None = 0  # chunks lost since, if nothing else was
+        self._runs: list[tuple[int, int, int]] = []  # first and last number, and the offset behind the last record
+
+    @property
+    def due(self) -> int | None:
+        """The number of the record that the next chunk is of; None where nothing tells."""
+        return None if self.last is None or self._passed is None else self.last + 1 + self._passed
+
+    @property
+    def tells(self) -> bool:
+        """Whether this log's numbers are in order."""
+        return self._orderly >= _ORDERLY
+
+    def lose(self, *, one: bool) -> None:
+        """Something is lost: `one` chunk, or who knows what."""
+        self._passed = self._passed + 1 if one and self._passed is not None else None
+
+    def follow(self, first: int, last: int, count: int, end: int, *, damaged: bool) -> None:
+        """Records were read: `count` of them, the last of which ends at `end`. `damaged`: something before them was lost."""
+        self._passed = 0
+        if not first or not last:
+            self.last, self._orderly = None, -1
+            return
+        if last - first + 1 != count or (self.last is not None and not damaged and first != self.last + 1):
+            self._orderly = -1
+        elif self._orderly >= 0:
+            self._orderly += count
+        if self._runs and first == self._runs[-1][1] + 1:
+            self._runs[-1] = (self._runs[-1][0], last, end)
+        else:
+            self._runs.append((first, last, end))
+            del self._runs[:-_MOST_RUNS]
+        self.last = last
+
+    def is_copy(self, num: int, offset: int) -> bool:
+        """Whether a record of this number was read before, elsewhere."""
+        if not num or self.last is None or num > self.last or not self.tells:
+            return False
+        return any(first <= num <= last and offset >= end for first, last, end in self._runs)
+
+    def is_patchwork(self, num: int, following: int | None, end: int) -> bool:
+        """Whether a record of several chunks, of this number, is followed by one that belongs behind another record."""
+        if following is None or not num or not self.tells:
+            return False
+        # A log that was repaired skips numbers too, but few: those of a block are more.
+        return following <= num or (following - num - 1) * end >= _ELSEWHERE * num
