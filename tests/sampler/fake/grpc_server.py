@@ -1,7 +1,8 @@
 """A gRPC server by grpcio for `test_tpu_grpc.py`: `grpc_server.py OPTIONS`, as JSON; prints its port, ends with its input.
 
 A request is JSON: {"size": bytes of the answer, "status": a number and "message" instead, "after": s, "die": true,
-"headers": how many, "times": how often it must be asked before it is answered}.
+"headers": how many of 1,000 bytes}. Or one of {"most": true}: how many calls there were at once; {"asked": true}: how many
+before this one; {"left": true}: seconds to this one's deadline.
 """
 
 from __future__ import annotations
@@ -12,29 +13,27 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from concurrent import futures
 
 import grpc
 
 METHOD = "/fake.Service/Do"
 CODES = {code.value[0]: code for code in grpc.StatusCode}
-running, most, lock = 0, 0, threading.Lock()
-asked = Counter()
+running, most, asked, lock = 0, 0, 0, threading.Lock()
 
 
 def reply(request, context):
-    global running, most
+    global running, most, asked
     with lock:
         running += 1
         most = max(most, running)
-        asked[request] += 1
+        asked += 1
     try:
         wish = json.loads(request)
-        if wish.get("most"):
-            return str(most).encode()
-        if wish.get("asked"):
-            return str(sum(asked.values()) - 1).encode()
+        told = {"most": most, "asked": asked - 1, "left": context.time_remaining()}
+        for what, number in told.items():
+            if wish.get(what):
+                return str(number).encode()
         if wish.get("die"):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(wish.get("after", 0))
