@@ -30,6 +30,10 @@ from support.killpoints import KillingFS, play
 
 QUIET = {"silent": True, "disable_stats": True, "disable_meta": True, "log_guides": False}
 MOST_ACKS = 65_536
+WAYS = [(10, 0.02, ""), (1, 0.001, ""), (2, 0.004, "x" * 9000), (1, 0.002, ""), (1, 0.3, "")]
+"""Rows at a time, seconds between them, a value: bursts, one by one, long ones that meet the edges of blocks, with steps
+given, and so rarely that the writer's thread sleeps meanwhile."""
+STEPS, RARELY = 3, 4
 KEEP_EVERY = 50
 """The log of every so many children is kept for the peer's reader."""
 
@@ -86,13 +90,14 @@ def begin(folder, level, **more):
 
 
 def log_for_ever(folder, level, acks, seed):
-    """Rows in one of four ways: bursts, one by one, long ones that meet the edges of blocks, and with steps given."""
-    rows, pause, text = [(10, 0.02, ""), (1, 0.001, ""), (2, 0.004, "x" * 9000), (1, 0.002, "")][seed % 4]
+    """Rows in one of five ways."""
+    way = seed % len(WAYS)
+    rows, pause, text = WAYS[way]
     run = begin(folder, level)
     number = 0
     while number < MOST_ACKS - 16:
         for _ in range(rows):
-            step = 2 * number if seed % 4 == 3 else None
+            step = 2 * number if way == STEPS else None
             run.log({"n": number, "loss": 1.0 / (number + 1), "text": text}, step=step)
             acks.add()
             number += 1
@@ -123,7 +128,8 @@ def random_kills(folder, level, first, count, parallel):
             acks = free.pop()
             acks.clear()
             pid = spawn(lambda case=case, acks=acks, seed=seed: log_for_ever(case, level, acks, seed))
-            due = time.monotonic() + random.Random(seed).uniform(0.02, 0.4)
+            soonest, latest = (0.3, 0.75) if seed % len(WAYS) == RARELY else (0.02, 0.4)
+            due = time.monotonic() + random.Random(seed).uniform(soonest, latest)
             heapq.heappush(running, (due, seed, pid, case, acks))
         if not running:
             return
