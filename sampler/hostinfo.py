@@ -6,7 +6,7 @@ import platform
 
 from .cgroup import read_meminfo
 from .context import Context
-from .tables import read_whole
+from .tables import read_whole, whole
 
 # Kernels on Arm give no name, only who designed the core and which part it is (Arm's and the designers' manuals).
 _ARM_CORES = {
@@ -68,7 +68,9 @@ def physical_cores(ctx: Context) -> int | None:
                 pairs.add((read_whole(ctx, f"{topology}/physical_package_id"), core))
     if not pairs:
         pairs = {
-            (int(entry.get("physical id", "0")), int(entry["core id"])) for entry in _cpuinfo(ctx) if "core id" in entry
+            (whole(entry.get("physical id", "0")), core)
+            for entry in _cpuinfo(ctx)
+            if (core := whole(entry.get("core id", ""))) is not None
         }
     return len(pairs) or _of_psutil(ctx, "cpu_count")
 

@@ -175,12 +175,12 @@ class _Amd(Probe):
                 out[f"gpu.process.{index}.memoryUsedBytes"] = used[board.address]
 
     def metadata(self) -> dict[str, Any]:
-        """gpu_amd, one entry per device in order; gpu_count of all vendors; gpu_type unless NVIDIA has one."""
+        """gpu_amd, one entry per device in order; gpu_count of these (counts of vendors add up); gpu_type unless NVIDIA has one."""
         boards = self._source.boards if self._source is not None else []
         if not boards:
             return {}
         described = [{"id": str(board.position), **board.info} for board in boards]
-        fields: dict[str, Any] = {"gpu_count": self._before + len(boards), "gpu_amd": described}
+        fields: dict[str, Any] = {"gpu_count": len(boards), "gpu_amd": described}
         if not self._before and boards[0].name:
             fields["gpu_type"] = boards[0].name
         return fields

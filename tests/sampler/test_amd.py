@@ -6,6 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from runferry.sampler import Probe, SamplerSettings
+from runferry.sampler.engine import Engine
 from runferry.sampler.probe import ProbeUnavailableError
 from runferry.sampler.probes.amd import AmdCommandProbe, AmdProbe, AmdSysfsProbe, chosen, unknown, which_probe
 from runferry.sampler.probes.amd_processes import kfd_devices, memory_used
@@ -137,13 +139,38 @@ def test_odd_files(machine, sampled, odd):
 
 
 def test_amd_comes_behind_nvidia(machine, sampled):
-    """In a host with both vendors no index is used twice; the count is of both, the type is NVIDIA's to tell."""
+    """In a host with both vendors no index is used twice; the type is NVIDIA's to tell, and counts are added up."""
     machine.write({f"/proc/driver/nvidia/gpus/0000:0{n}:00.0/information": "" for n in (1, 2)})
     machine.write(card(0, "0000:c1:00.0", **FULL))
     probe = sampled(AmdSysfsProbe(), machine.context())
     assert {key.rsplit(".", 1)[0] for key in probe.next()} == {"gpu.2"}
     metadata = probe.probe.metadata()
-    assert (metadata["gpu_count"], len(metadata["gpu_amd"]), "gpu_type" in metadata) == (3, 1, False)
+    assert (metadata["gpu_count"], len(metadata["gpu_amd"]), "gpu_type" in metadata) == (1, 1, False)
+
+
+def test_a_record_counts_the_devices_of_both_vendors_once(machine, clock):
+    """Each probe tells its own; the sum is the host's."""
+
+    class Nvidia(Probe):
+        name = "nvidia"
+
+        def sample(self, ctx, out):
+            out["gpu.0.gpu"] = 1.0
+
+        def metadata(self):
+            return {"gpu_count": 2, "gpu_type": "H100"}
+
+    machine.write({f"/proc/driver/nvidia/gpus/0000:0{n}:00.0/information": "" for n in (1, 2)})
+    machine.write(card(0, "0000:c1:00.0", **FULL))
+    probes = [Nvidia(), AmdSysfsProbe()]
+    engine = Engine(
+        SamplerSettings(), lambda sample: None, clock=clock, root=str(machine.root), warn=print, probes=probes
+    )
+    engine.open()
+    assert engine.settle(20)
+    told = engine.metadata()
+    engine.close(1.0)
+    assert (told["gpu_count"], told["gpu_type"], len(told["gpu_amd"])) == (3, "H100", 1)
 
 
 def test_the_extended_set(machine, sampled):

@@ -254,3 +254,10 @@ def test_a_diff_that_cannot_be_had_says_why(tree, tmp_path):
             diff(tree, timeout_s=0.05)
     finally:
         os.environ["PATH"] = path
+
+
+def test_a_core_without_a_number_costs_no_other(machine):
+    """One line of /proc/cpuinfo that makes no sense: the cores that have numbers are counted."""
+    cores = "".join(f"processor: {cpu}\nphysical id: {cpu // 2}\ncore id: {cpu % 2}\n\n" for cpu in range(4))
+    machine.write({"/proc/cpuinfo": cores + "processor: 4\ncore id: ?\n\nprocessor: 5\nphysical id: ?\ncore id: 1\n"})
+    assert hardware(SamplerSettings(), root=str(machine.root), devices_within=0)["cpu_count"] == 5
