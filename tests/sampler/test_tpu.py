@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -616,3 +617,12 @@ def test_in_the_helper(machine, monkeypatch, from_helper):
     metadata, values = from_helper(TpuProbe(), Context(SamplerSettings(), root=str(machine.root)))
     assert metadata["tpu"]["name"] == "v5e"
     assert values["tpu.0.tensorcoreUtilization"] == 13.6
+
+
+def test_only_the_helper_loads_h2():
+    """The training process imports the probe for its keys and pays for no HTTP/2; whoever asks the server needs no grpcio."""
+    program = (
+        "import sys, runferry.sampler.probes.tpu; assert 'h2' not in sys.modules\n"
+        "import runferry.sampler.probes.tpu_runtime; assert 'h2' in sys.modules and 'grpc' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
