@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from runferry.logformat import load, messages
 from runferry.logformat.runinfo import is_node, node_version
 from runferry.sync import Verdict
+from runferry.sync.errors import Interrupted
 from support import logs
 from support.server import Server, surroundings
 from support.syncrig import Rig, cursor, marker
@@ -164,6 +166,24 @@ def test_a_first_node_whose_cursor_is_lost_writes_over_nobody(
     assert {run.verdict for run in report.runs} == {Verdict.FAILED}
     assert "in one command" in report.runs[0].reason
     assert (events(rig), whole(rig)["rows"]) == (before, rows)
+    assert rig.sync(*found.values()).exit_code == 0
+    assert whole(rig) == ALL
+
+
+@pytest.mark.parametrize("node", ["first", "b"])
+def test_a_kill_between_the_announcement_and_the_cursor(rig: Rig, monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+    """The server names the writer, and nobody knows whether its lines are there: those of others are safe."""
+    found = {name: log_of(rig, name) for name in ("first", "b", "c")}
+    rig.sync(found["c"])
+    before = events(rig)
+    with monkeypatch.context() as killed:
+        killed.setattr("runferry.sync.contact.settle", Mock(side_effect=Interrupted("killed")))
+        rig.sync(found[node])
+    report = rig.sync(found[node])
+
+    assert [run.verdict for run in report.runs] == [Verdict.FAILED]
+    assert "in one command" in report.runs[0].reason
+    assert events(rig) == before
     assert rig.sync(*found.values()).exit_code == 0
     assert whole(rig) == ALL
 
