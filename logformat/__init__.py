@@ -37,21 +37,26 @@ from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SI
 from .framing import Framer, framed_size
 
 if TYPE_CHECKING:
+    from .chunks import Chunk, walk_chunks
+    from .heal import Healed
     from .history import decode_history
-    from .reader import LogReader, read_records
+    from .reader import LogReader, open_reader, read_records
     from .reader import read_records as read
     from .record import Batch, Gap, GapReason, Record
     from .rundir import RunDirName, find_logs, latest_run, log_name, run_id_of, valid_run_id
     from .runstate import RunState
     from .segments import head_of, in_order, load, siblings
+    from .sources import open_log
     from .values import loads, loads_all
     from .wire import WireError
 
 # A writer frames and never reads: what reading needs is loaded by the first who asks for it.
 _WHERE = {
     "Batch": "record",
+    "Chunk": "chunks",
     "Gap": "record",
     "GapReason": "record",
+    "Healed": "heal",
     "LogReader": "reader",
     "Record": "record",
     "RunDirName": "rundir",
@@ -66,11 +71,14 @@ _WHERE = {
     "loads": "values",
     "loads_all": "values",
     "log_name": "rundir",
+    "open_log": "sources",
+    "open_reader": "reader",
     "read": "reader",
     "read_records": "reader",
     "run_id_of": "rundir",
     "siblings": "segments",
     "valid_run_id": "rundir",
+    "walk_chunks": "chunks",
 }
 
 __all__ = [
@@ -79,10 +87,12 @@ __all__ = [
     "FILE_HEADER",
     "MAX_RECORD_SIZE",
     "Batch",
+    "Chunk",
     "ChunkType",
     "Framer",
     "Gap",
     "GapReason",
+    "Healed",
     "LogReader",
     "Record",
     "RunDirName",
@@ -98,11 +108,14 @@ __all__ = [
     "loads",
     "loads_all",
     "log_name",
+    "open_log",
+    "open_reader",
     "read",
     "read_records",
     "run_id_of",
     "siblings",
     "valid_run_id",
+    "walk_chunks",
 ]
 
 

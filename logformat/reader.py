@@ -29,6 +29,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 from zlib import crc32
 
@@ -189,6 +190,7 @@ class LogReader:
                 return None
             if follows and len(wrong) == 1:
                 self.healed += wrong
+                self.header_version = FILE_HEADER[-1]
             else:
                 self._damage = GapReason.BAD_HEADER
         self._headless, self._waiting = False, None
@@ -281,11 +283,7 @@ class LogReader:
 
     def _step(self, window: Window, at: int, edge: int) -> tuple[int, list[Record | Gap]] | None:
         """Look at `at`: where to go on, and what it completed. None: more bytes are needed to tell."""
-        base = window.base
-        if edge - at >= CHUNK_HEADER_SIZE:
-            look = self._looker.look(window, at, self._numbers.due)
-        else:  # a block's trailer: no chunk, and nobody looks at the bytes
-            look = self._looker.across(window, at) or Look(min(edge, window.limit))
+        base, look = window.base, self._look(window, at, edge)
         if look.end is None:
             self._waiting = look.reason
             self._wanted = base + at + NEEDED
@@ -300,6 +298,13 @@ class LogReader:
         elif self.position == base + at:
             self.position = end
         return look.end, _NOTHING
+
+    def _look(self, window: Window, at: int, edge: int) -> Look:
+        """What stands at `at`, where the block ends at `edge`."""
+        if edge - at >= CHUNK_HEADER_SIZE:
+            return self._looker.look(window, at, self._numbers.due)
+        # A block's trailer: no chunk, and nobody looks at the bytes.
+        return self._looker.across(window, at) or Look(min(edge, window.limit))
 
     def _assemble(self, window: Window, look: Look, begun: int) -> list[Record | Gap]:
         """Put a good chunk to its record; what it completed."""
@@ -373,9 +378,20 @@ def read_records(source: str | os.PathLike[str] | BinaryIO, *, start: int = 0) -
     Raises:
         OSError: the file cannot be opened or read. What stands in it never raises.
     """
+    with open_reader(source, start=start) as reader:
+        yield from reader.finish()
+
+
+@contextmanager
+def open_reader(source: str | os.PathLike[str] | BinaryIO, *, start: int = 0) -> Iterator[LogReader]:
+    """A `LogReader` of what `read_records` takes: for who asks it what it healed, or for the header's version.
+
+    Raises:
+        OSError: the file cannot be opened or read.
+    """
     file = open_log(source)
     try:
-        yield from LogReader(file, start=start).finish()
+        yield LogReader(file, start=start)
     finally:
         if file is not source:
             file.close()
