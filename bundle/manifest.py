@@ -30,7 +30,7 @@ VERSION = 1
 _FORMAT = "runferry bundle"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 1 << 62
-_LONGEST_TEXT = 4096  # characters
+_LONGEST_TEXT = 8192  # characters
 
 
 @dataclass(frozen=True, slots=True)

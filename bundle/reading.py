@@ -328,7 +328,10 @@ class Bundle:
         if member.name != MANIFEST_NAME or member.kind:
             raise BundleError(f"{self._names[0]}: refused: its manifest is {member.kind or 'another file'}")
         self._manifest_digest = hashlib.sha256(data).digest()
-        manifest = Manifest.decoded(data)
+        try:
+            manifest = Manifest.decoded(data)
+        except BundleError as error:
+            raise BundleError(f"{self._names[0]}: {error}") from None
         if sum(entry.size for entry in manifest.files) > self._manifest_at:
             raise BundleError(f"{self._names[0]}: refused: its manifest names more bytes than it can hold")
         return manifest

@@ -129,30 +129,26 @@ class LocalSink:
                         self._disk.remove(path)
                 if self._base != self._part(self._number) and self._base.exists():
                     self._disk.replace(self._base, self._part(self._number))
-        if self._file is None:
-            self._file = self._open(self._part(self._number))
-        self._disk.write(self._file, block)
+        self._disk.write(self._opened(self._part(self._number)), block)
         self._at += len(block)
         self.written += len(block)
 
-    def _open(self, path: Path) -> BinaryIO:
-        """The file at `path`, ready to be written behind what is kept of it."""
-        file = self._disk.open(path, keep=True)
-        if not self._disk.lock(file):
-            file.close()
-            raise BundleError(f"{self._target}: somebody else is making it now")
-        self._disk.truncate(file, self._at)
-        file.seek(self._at)
-        return file
+    def _opened(self, path: Path) -> BinaryIO:
+        """The file that is written; at first that at `path`, without what lies behind the bytes that are kept."""
+        if self._file is None:
+            self._file = self._disk.open(path, keep=True)
+            if not self._disk.lock(self._file):
+                raise BundleError(f"{self._target}: somebody else is making it now")
+            self._disk.truncate(self._file, self._at)
+            self._file.seek(self._at)
+        return self._file
 
     def _end_volume(self) -> None:
         """The volume is full, or the last one: cut off what is behind it, and give it its name."""
         final, part = self._final(self._number), self._part(self._number)
         path = final if self._keeps and self._base == final else part
-        file = self._file or self._open(path)
-        self._file = None
-        self._disk.sync(file)
-        file.close()
+        self._disk.sync(self._opened(path))
+        self.close()
         if path != final:
             self._disk.replace(part, final)
         self._done.append(final)

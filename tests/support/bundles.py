@@ -24,7 +24,7 @@ def member(name, data=b"", mtime=1_790_000_000):
     return tar.header(name, len(data), mtime) + data + bytes(tar.padding(len(data)))
 
 
-def entry(name, data=b"", **more):
+def entry(name, data=b"", /, **more):
     """What a manifest says of a file; `more` says something else."""
     return {
         "name": name,

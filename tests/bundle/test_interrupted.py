@@ -1,0 +1,356 @@
+"""Packing and unpacking that were killed, or met a full disk, at every call: the same call goes on, to the same end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from runferry.bundle import BundleError, Fate, pack, unpack
+from runferry.logformat import FILE_HEADER, Framer, Gap, read_records
+from support.brokendisk import BrokenDisk, Killed
+from support.bundles import everything_below
+from support.logs import exit_record, header_record, make_log, row, run_record, simple_run
+
+SPLIT = 70_000
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A run with enough noise for several volumes."""
+    folder = tmp_path / "wandb"
+    log = simple_run(folder, rows=20)
+    for number in range(3):
+        (log.parent / "files" / f"noise{number}.bin").write_bytes(random.Random(number).randbytes(50_000))
+    return folder
+
+
+def bundles(folder):
+    """What lies there under the bundle's name."""
+    return {name: data for name, data in everything_below(folder).items() if name.startswith("b.tar.zst")}
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["killed", "full"])
+@pytest.mark.parametrize("split", [0, SPLIT])
+def test_a_packing_that_was_stopped_anywhere_is_gone_on_with(runs, tmp_path, split, full):
+    """Stopped at each call in turn: nothing that looks whole is not, and the second call makes the bytes of one in one go."""
+    (tmp_path / "whole").mkdir()
+    counting = BrokenDisk()
+    pack(runs, tmp_path / "whole" / "b.tar.zst", split=split, disk=counting)
+    wanted = bundles(tmp_path / "whole")
+    assert len(counting.calls) > (20 if split else 4)
+
+    for at in range(len(counting.calls)):
+        place = tmp_path / f"at{at}"
+        place.mkdir()
+        try:
+            pack(runs, place / "b.tar.zst", split=split, disk=BrokenDisk(at, full=full))
+        except (Killed, OSError):
+            left = bundles(place)
+            assert all(data == wanted[name] for name, data in left.items() if not name.endswith(".part"))
+            assert not split or "b.tar.zst.sha256" not in left or left.keys() == wanted.keys()
+            pack(runs, place / "b.tar.zst", split=split, overwrite=True)
+        assert bundles(place) == wanted
+
+
+@pytest.mark.parametrize("split", [0, SPLIT])
+def test_what_was_packed_is_not_packed_again(runs, tmp_path, split):
+    """Blocks that lie there and are right are kept: only the last ones are written."""
+    whole = pack(runs, tmp_path / "b.tar.zst", split=split)
+    with pytest.raises(BundleError, match="there already"):
+        pack(runs, tmp_path / "b.tar.zst", split=split)
+    if split:
+        (tmp_path / "b.tar.zst.sha256").unlink()
+    else:
+        (tmp_path / "b.tar.zst").rename(tmp_path / "b.tar.zst.part")
+    again = pack(runs, tmp_path / "b.tar.zst", split=split)
+
+    assert whole.size > 150_000
+    assert again.size == 0
+    assert unpack(tmp_path / ("b.tar.zst.001" if split else "b.tar.zst"), tmp_path / "out").exit_code == 0
+
+
+@pytest.mark.parametrize("split", [0, SPLIT])
+@pytest.mark.parametrize("byte", [0, 60, 30_000, 90_000, -1])
+def test_what_was_left_is_checked_before_it_is_kept(runs, tmp_path, split, byte):
+    """A byte that has changed in what an interrupted call left changes nothing in the end."""
+    (tmp_path / "whole").mkdir()
+    pack(runs, tmp_path / "whole" / "b.tar.zst", split=split)
+    name = "b.tar.zst.001" if split else "b.tar.zst"
+    data = bytearray((tmp_path / "whole" / name).read_bytes())
+    data[byte if byte < len(data) else -2] ^= 0x40
+    (tmp_path / (name if split else name + ".part")).write_bytes(data)
+    pack(runs, tmp_path / "b.tar.zst", split=split)
+
+    assert bundles(tmp_path) == bundles(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(0, SPLIT), (SPLIT, 0), (SPLIT, 100_000), (100_000, SPLIT), (90_000, 300_000)]
+)
+def test_a_bundle_of_another_shape_is_replaced_whole(runs, tmp_path, before, after):
+    """No volume of it stays beside the new one."""
+    (tmp_path / "whole").mkdir()
+    pack(runs, tmp_path / "whole" / "b.tar.zst", split=after)
+    pack(runs, tmp_path / "b.tar.zst", split=before)
+    pack(runs, tmp_path / "b.tar.zst", split=after, overwrite=True)
+
+    assert bundles(tmp_path) == bundles(tmp_path / "whole")
+
+
+def test_two_that_make_one_bundle_do_not_mix(runs, tmp_path):
+    """The second is told, and the first one is whole."""
+    told = []
+
+    class Slow(BrokenDisk):
+        def sync(self, file):
+            try:
+                pack(runs, tmp_path / "b.tar.zst")
+            except BundleError as error:
+                told.append(str(error))
+            super().sync(file)
+
+    pack(runs, tmp_path / "b.tar.zst", disk=Slow())
+
+    assert len(told) == 1
+    assert "somebody else" in told[0]
+    assert unpack(tmp_path / "b.tar.zst", tmp_path / "out").exit_code == 0
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["killed", "full"])
+def test_an_unpacking_that_was_stopped_anywhere_is_gone_on_with(runs, tmp_path, full):
+    """Stopped at each call in turn: each file is there whole or not at all, and the second call finishes, leaving nothing else."""
+    pack(runs, tmp_path / "b.tar.zst")
+    wanted = everything_below(runs)
+    counting = BrokenDisk()
+    unpack(tmp_path / "b.tar.zst", tmp_path / "whole", disk=counting)
+
+    for at in range(len(counting.calls)):
+        place = tmp_path / f"at{at}"
+        with contextlib.suppress(Killed):
+            unpack(tmp_path / "b.tar.zst", place, disk=BrokenDisk(at, full=full))
+        there = everything_below(place) if place.exists() else {}
+        assert all(data == wanted[name] for name, data in there.items() if "/.runferry-part-" not in name)
+        again = unpack(tmp_path / "b.tar.zst", place)
+        assert again.exit_code == 0
+        assert everything_below(place) == wanted
+        assert {file.name for file in again.files if file.fate is Fate.KEPT} == there.keys() & wanted.keys()
+
+
+def test_a_full_disk_is_told_once(runs, tmp_path):
+    """The file that met it says so, and the others that they were not begun."""
+    pack(runs, tmp_path / "b.tar.zst")
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out", disk=BrokenDisk(3, full=True))
+
+    assert [file.reason.partition(":")[0] for file in done.bad] == ["cannot be written", *["not begun"] * 3]
+    assert "No space" in done.bad[0].reason
+
+
+WRITER = """
+import sys
+sys.path[:0] = sys.argv[3:]
+from pathlib import Path
+from support.logs import make_log, run_record, header_record, row
+from runferry.logformat import Framer
+path = Path(sys.argv[1])
+make_log(path, header_record(), run_record("w"))
+framer = Framer(path.stat().st_size)
+with path.open("ab", buffering=0) as file:
+    for step in range(int(sys.argv[2])):
+        out = bytearray()
+        framer.append(row(step, {"text": "x" * (step * 37 % 9000)}, num=step + 3).SerializeToString(), out)
+        half = len(out) // 2
+        file.write(out[:half])
+        file.write(out[half:])
+"""
+
+
+def test_a_run_that_is_written_is_packed_whole_again_and_again(tmp_path):
+    """By a writer in another process that writes each record in two halves: every bundle reads clean to its last good offset."""
+    log = tmp_path / "wandb" / "run-20260921_141320-w" / "run-w.wandb"
+    log.parent.mkdir(parents=True)
+    (log.parent / "files").mkdir()
+    tests = Path(__file__).parents[1]
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, log, "3000", tests])
+    lengths = []
+    try:
+        while not log.exists() or log.stat().st_size < 1000:
+            time.sleep(0.005)
+        number = 0
+        while writer.poll() is None or number == 0:
+            number += 1
+            packed = pack(log, tmp_path / f"{number}.tar.zst")
+            assert unpack(tmp_path / f"{number}.tar.zst", tmp_path / str(number)).exit_code == 0
+            copy = tmp_path / str(number) / log.parent.name / log.name
+            found = list(read_records(copy))
+            (entry,) = packed.manifest.files
+            assert not any(isinstance(item, Gap) for item in found)
+            assert (entry.log.end, entry.log.records) == (copy.stat().st_size, len(found))
+            lengths.append(len(found))
+    finally:
+        writer.kill()
+        writer.wait()
+
+    assert lengths == sorted(lengths)
+    assert len(lengths) >= 2
+    assert not packed.problems
+
+
+def test_a_later_bundle_of_a_run_goes_over_an_earlier_one(tmp_path):
+    """The log that is here is the beginning of the new one, so it is replaced; and an older bundle replaces nothing."""
+    log = simple_run(tmp_path / "wandb", rows=5, exit_code=None)
+    pack(log, tmp_path / "old.tar.zst")
+    make_log(log, row(5, num=50), exit_record(0), append=True)
+    pack(log, tmp_path / "new.tar.zst")
+    unpack(tmp_path / "old.tar.zst", tmp_path / "out")
+    new = unpack(tmp_path / "new.tar.zst", tmp_path / "out")
+    old = unpack(tmp_path / "old.tar.zst", tmp_path / "out", overwrite=True)
+    copy = tmp_path / "out" / log.parent.name / log.name
+
+    assert [file.fate for file in new.files] == [Fate.WRITTEN]
+    assert [file.fate for file in old.files] == [Fate.LONGER]
+    assert copy.read_bytes() == log.read_bytes()
+
+
+def test_a_file_that_differs_stays_until_that_is_asked_for(runs, tmp_path):
+    """Named, with what would replace it."""
+    pack(runs, tmp_path / "b.tar.zst")
+    unpack(tmp_path / "b.tar.zst", tmp_path / "out")
+    folder = tmp_path / "out" / "run-20260921_141320-a1b2c3d4"
+    (folder / "files" / "noise1.bin").write_bytes(b"mine")
+    (folder / "run-a1b2c3d4.wandb").write_bytes(FILE_HEADER + b"another log")
+    left = unpack(tmp_path / "b.tar.zst", tmp_path / "out")
+    kept = (folder / "files" / "noise1.bin").read_bytes()
+    taken = unpack(tmp_path / "b.tar.zst", tmp_path / "out", overwrite=True)
+
+    assert [file.fate for file in left.bad] == [Fate.DIFFERS] * 2
+    assert kept == b"mine"
+    assert taken.exit_code == 0
+    assert everything_below(tmp_path / "out") == everything_below(runs)
+
+
+class Shrinking(BrokenDisk):
+    """Cuts a file of the run when the first block is written."""
+
+    def __init__(self, path, size):
+        super().__init__()
+        self.path, self.size = path, size
+
+    def write(self, file, data):
+        if self.path is not None:
+            os.truncate(self.path, self.size)
+            self.path = None
+        super().write(file, data)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_named(tmp_path):
+    """The archive has room for what is gone, and says that its bytes are from more than one moment; all else is whole."""
+    log = simple_run(tmp_path / "wandb", rows=5)
+    big = log.parent / "files" / "big.bin"
+    big.write_bytes(random.Random(1).randbytes(5_000_000))
+    packed = pack(log, tmp_path / "b.tar.zst", disk=Shrinking(big, 2_000_000))
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out")
+
+    assert packed.exit_code == 1
+    assert [(out.name.rpartition("/")[2], "changed" in out.reason) for out in packed.problems] == [("big.bin", True)]
+    assert [entry.changed for entry in packed.manifest.files] == [True, False]
+    assert done.exit_code == 0
+
+
+def test_a_file_that_grows_is_taken_as_large_as_it_was(tmp_path):
+    """One size, one digest; that it changed is said."""
+    log = simple_run(tmp_path / "wandb", rows=5)
+    big = log.parent / "files" / "growing.txt"
+    big.write_bytes(b"line\n" * 100_000)
+
+    class Growing(Shrinking):
+        def write(self, file, data):
+            if self.path is not None:
+                with big.open("ab") as growing:
+                    growing.write(b"more\n")
+                self.path = None
+            super().write(file, data)
+
+    # The file is larger than a block in volumes, so a block is written before all of it was read.
+    packed = pack(log, tmp_path / "b.tar.zst", split=64 * 1024, disk=Growing(big, 0))
+
+    assert packed.manifest.files[0].size == 500_000
+    assert packed.manifest.files[0].changed
+
+
+def test_a_file_that_is_gone_or_shut_is_named_and_the_rest_packed(tmp_path, monkeypatch):
+    """It is in the manifest as left out, too: whoever unpacks it is told."""
+    log = simple_run(tmp_path / "wandb", rows=5)
+    (log.parent / "files" / "gone").write_bytes(b"1")
+    (log.parent / "files" / "there").write_bytes(b"2")
+
+    def gone(path, root):
+        if path.name == "gone":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opens(path, root)
+
+    from runferry.bundle import packing
+
+    opens = packing.open_file
+    monkeypatch.setattr(packing, "open_file", gone)
+    packed = pack(log, tmp_path / "b.tar.zst")
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out")
+
+    assert packed.exit_code == 1
+    assert done.left_out == packed.manifest.left_out
+    assert [(out.name.rpartition("/")[2], out.reason) for out in done.left_out] == [
+        ("gone", "cannot be read: Permission denied")
+    ]
+
+
+KILLED = "import sys; from runferry.bundle import pack; pack(sys.argv[1], sys.argv[2], split=65536)"
+
+
+@pytest.mark.slow
+def test_packings_that_were_really_killed_are_gone_on_with(tmp_path):
+    """SIGKILL at 60 moments, one after another on the same bundle."""
+    log = simple_run(tmp_path / "wandb", rows=20)
+    for number in range(20):
+        (log.parent / "files" / f"noise{number:02}.bin").write_bytes(random.Random(number).randbytes(300_000))
+    (tmp_path / "whole").mkdir()
+    pack(tmp_path / "wandb", tmp_path / "whole" / "b.tar.zst", split=65536)
+    moments = random.Random(7)
+    for _ in range(60):
+        (tmp_path / "b.tar.zst.sha256").unlink(missing_ok=True)
+        child = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "wandb", tmp_path / "b.tar.zst"])
+        timer = threading.Timer(moments.uniform(0.1, 0.5), lambda child=child: child.send_signal(signal.SIGKILL))
+        timer.start()
+        child.wait()
+        timer.cancel()
+    pack(tmp_path / "wandb", tmp_path / "b.tar.zst", split=65536, overwrite=True)
+
+    assert bundles(tmp_path) == bundles(tmp_path / "whole")
+
+
+def framed(records):
+    """Bytes of a log."""
+    out = bytearray(FILE_HEADER)
+    framer = Framer()
+    for record in records:
+        framer.append(record.SerializeToString(), out)
+    return bytes(out)
+
+
+def test_every_prefix_of_a_log_is_packed_to_its_last_record(tmp_path):
+    """Whatever byte the writer has come to."""
+    whole = framed([header_record(), run_record("p"), *(row(step, num=step + 3) for step in range(12))])
+    log = tmp_path / "wandb" / "run-20260921_141320-p" / "run-p.wandb"
+    log.parent.mkdir(parents=True)
+    for size in range(len(FILE_HEADER) + 40, len(whole) + 1, 7):
+        log.write_bytes(whole[:size])
+        (entry,) = pack(log, tmp_path / "b.tar.zst", overwrite=True).manifest.files
+        unpack(tmp_path / "b.tar.zst", tmp_path / "out", overwrite=True)
+        assert entry.size == entry.log.end <= size
+        assert size - entry.size < 200
