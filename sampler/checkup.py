@@ -20,7 +20,7 @@ from .gathering import Gathering
 from .interpreter import interpreter
 from .machine import limits_told, machine_facts
 from .misfits import misfits
-from .probe import Probe, ProbeUnavailableError, Tier, Values, in_words
+from .probe import Probe, ProbeUnavailableError, Tier, Values, in_one_line, in_words
 from .registry import unknown_probes
 from .settings import SamplerSettings
 
@@ -58,7 +58,7 @@ class Finding:
 
     def end(self, state: str, why: str = "") -> None:
         """It has come to this."""
-        self.state, self.why = state, why
+        self.state, self.why = state, in_one_line(why)
 
 
 class Checkup(NamedTuple):

@@ -13,7 +13,7 @@ from .context import Context
 from .keys import KeyTable
 from .metric import Kind, Metric, Origin
 from .misfits import idle_probes, misfits
-from .probe import Probe, Tier, Values, in_words
+from .probe import Probe, Tier, Values, in_one_line, in_words
 from .runners import InlineRunner, Runner, ThreadRunner, answer_within
 from .settings import SamplerSettings
 
@@ -24,6 +24,7 @@ LONGEST_GRACE = 1.0  # s
 ENDPOINTS = ("openmetrics", "dcgm_exporter")  # probes whose number of keys is up to somebody else
 CROWDS = ("{interface}", "{mount}", "disk.{device}")  # in keys: of these a machine may have thousands
 LEAST_CLOSE = 0.05  # s, for each child process to be killed, however long the others took
+MOST_WARNINGS = 100  # of a run; what a probe has to say may change with each sample
 SHORT_GRACE = 0.05  # s; for the first sample, and for the last, which must not hold up the end of a run
 
 _TEST = "tests/sampler/test_engine.py::test_self_metrics"
@@ -91,8 +92,8 @@ class Engine:
         self._settings = settings
         self._emit = emit
         self._clock = clock
-        self._warn = warn
-        self._keys = KeyTable(label=settings.label, cap=settings.key_cap, warn=warn)
+        self._tell = warn
+        self._keys = KeyTable(label=settings.label, cap=settings.key_cap, warn=self._warn)
         self._ready = threading.Condition()
         self._ctx = Context(settings, root=root)
         self._given = probes
@@ -291,10 +292,15 @@ class Engine:
                 since = runner.waiting_since
                 values[f"{prefix}.lagMs"] = 1000 * (stats.lag if since is None else max(stats.lag, now - since))
 
+    def _warn(self, message: str) -> None:
+        self._tell(in_one_line(message))
+
     def _warn_once(self, about: str, message: str) -> None:
-        if about not in self._warned_of:
+        if about not in self._warned_of and len(self._warned_of) < MOST_WARNINGS:
             self._warned_of.add(about)
             self._warn(message)
+            if len(self._warned_of) == MOST_WARNINGS:
+                self._warn("nothing more is said of the probes of this run")
 
     def metadata(self) -> dict[str, Any]:
         """Fields for the hardware record, of the probes that have opened: counts of GPUs add up, other fields join."""

@@ -10,6 +10,8 @@ from .context import Context
 from .metric import Metric
 from .settings import SamplerSettings
 
+LONGEST_LINE = 1000  # characters of a warning
+
 Values = dict[str, "int | float"]
 
 
@@ -36,6 +38,12 @@ def in_words(error: Exception) -> str:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     ours = kind.__module__.partition(".")[0] == __name__.partition(".")[0]
     return text if ours and text else f"{kind.__name__}: {text}" if text else kind.__name__
+
+
+def in_one_line(text: str) -> str:
+    """`text` for a terminal: what a vendor's library says may be long, of many lines, and hold control characters."""
+    words = " ".join(text[:LONGEST_LINE].split()) + "..." * (len(text) > LONGEST_LINE)
+    return "".join(character if character.isprintable() else "\ufffd" for character in words)
 
 
 class Stats:

@@ -10,10 +10,12 @@ import time
 
 import pytest
 from runferry.sampler import Probe, Sampler, SamplerSettings, Tier, core
+from runferry.sampler.checkup import check
 from runferry.sampler.command import CommandError, LineChild, run
 from runferry.sampler.context import Context
-from runferry.sampler.engine import Engine
+from runferry.sampler.engine import MOST_WARNINGS, Engine
 from runferry.sampler.interpreter import interpreter
+from runferry.sampler.probe import LONGEST_LINE
 from runferry.sampler.supervisor import FIRST_BACKOFF, HelperRunner
 
 
@@ -305,3 +307,40 @@ def test_a_forked_child_forgets_the_parents_helpers(engine):
     built._ctx.own_pids.add(4711)
     built.forget()
     assert built._ctx.own_pids == set()
+
+
+class Loud(Probe):
+    """Fails with all that a terminal must not be told."""
+
+    name = "loud"
+
+    def sample(self, ctx, out):
+        raise RuntimeError("\x1b[2J\nline two\r\x9b " + "x" * 1_000_000)
+
+
+def test_whatever_a_probe_says_is_one_line(engine, clock):
+    """Short, and without what a terminal would obey; `doctor` tells it the same way."""
+    built = engine(Loud())
+    tick(built, clock)
+    (line,) = built.warnings
+    assert line.startswith("probe loud failed: RuntimeError: \ufffd[2J line two \ufffd xxx")
+    assert line.isprintable()
+    assert line.endswith("xxx...")
+    assert len(line) == LONGEST_LINE + 3
+    (finding,) = check(SamplerSettings(), probes=[Loud()]).findings
+    assert (finding.state, finding.why.isprintable(), len(finding.why)) == ("failed", True, LONGEST_LINE + 3)
+
+
+def test_a_probe_with_news_at_each_sample_is_not_heard_for_ever(engine, clock):
+    """Neither memory nor the terminal fills up with what it says."""
+
+    class News(Beat):
+        def sample(self, ctx, out):
+            super().sample(ctx, out)
+            self.notices = [f"it is {ctx.now}"]
+
+    built = engine(News())
+    for _ in range(MOST_WARNINGS + 10):
+        tick(built, clock)
+    assert len(built.warnings) == MOST_WARNINGS + 1
+    assert built.warnings[-1] == "nothing more is said of the probes of this run"
