@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import queue
@@ -19,6 +18,7 @@ from ..sampler import Sample, Sampler, SamplerSettings, sample_once
 from ..sampler.context import Context
 from ..sampler.proctree import read_process
 from ..sampler.settings import DEFAULT_INTERVAL, LEAST_INTERVAL
+from .text import plain_json
 
 READINGS_APART = 0.5  # s, without --watch
 LOOK_EVERY = 0.5  # s between two looks whether there is still something to watch
@@ -29,9 +29,7 @@ NOTHING = "runferry sample: nothing could be read by the probes asked for"
 def _line(sample: Sample) -> str:
     seconds, nanoseconds = divmod(sample.timestamp_ns, 10**9)
     moment = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    return json.dumps(
-        {"timestamp": f"{moment}.{nanoseconds // 1000:06d}Z", "values": sample.values}, ensure_ascii=False
-    )
+    return plain_json({"timestamp": f"{moment}.{nanoseconds // 1000:06d}Z", "values": sample.values})
 
 
 def _exists(pid: int) -> bool:

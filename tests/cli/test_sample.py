@@ -10,6 +10,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 from runferry.cli import group
+from runferry.sampler import Sample
 
 
 def test_one_sample_is_one_object():
@@ -126,3 +127,12 @@ def test_the_settings_of_runs_hold_and_options_go_before_them(monkeypatch):
     values = json.loads(result.stdout)["values"]
     assert "cpu/l:option" in values
     assert not any("memory" in key or key.startswith("sampler.") for key in values)
+
+
+def test_names_that_a_terminal_would_obey(monkeypatch):
+    """Controls in the name of a mount, and bytes of it that are no UTF-8, are escaped; other letters stay."""
+    name = "nfs./d\u00e9\x9b31m\udcff.retrans"
+    monkeypatch.setattr("runferry.cli.sample.sample_once", lambda settings, **given: Sample(10**9, {name: 1}))
+    result = CliRunner().invoke(group, ["sample"])
+    assert json.loads(result.stdout) == {"timestamp": "1970-01-01T00:00:01.000000Z", "values": {name: 1}}
+    assert "nfs./d\u00e9\\u009b31m\\udcff.retrans" in result.stdout
