@@ -206,6 +206,8 @@ class Engine:
         if not isinstance(key, str):
             return False
         if key not in self._claims:
+            if len(self._claims) > self._settings.key_cap:  # a name at each sample has no end
+                self._claims.clear()
             ours = [runner for runner in self.runners if id(runner.probe) not in self._of_others]
             self._claims[key] = [runner for runner in ours if self._declares(runner.probe, key)]
         claimed = [runner.probe.label for runner in self._claims[key] if runner.reason is None]

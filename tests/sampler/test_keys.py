@@ -69,7 +69,7 @@ def run(clock, machine, monkeypatch):
     """One tick of our probes and those of others: the values and the warnings."""
     engines = []
 
-    def run(ours, others=(), **settings):
+    def run(ours, others=(), ticks=2, **settings):
         monkeypatch.setattr(registry, "built_in", lambda *args, **kwargs: ours)
         monkeypatch.setattr(registry, "third_party", lambda *args: others)
         samples, warnings = [], []
@@ -78,10 +78,11 @@ def run(clock, machine, monkeypatch):
         engines.append(engine)
         engine.open()
         engine.open_third_party()
-        for _ in range(2):  # the device comes at the end of the first, at the latest
+        for _ in range(ticks):  # the device comes at the end of the first, at the latest
             engine.tick(grace=20)
         return samples[-1].values, [line for line in warnings if "/stat" not in line and "process" not in line]
 
+    run.engines = engines
     yield run
     for engine in engines:
         engine.close(1.0)
@@ -182,3 +183,19 @@ def test_how_large_an_integer_may_be(value, kept):
     """No counter is larger; its text could be as long as memory."""
     table, _ = _table()
     assert table.clean({"k": value}) == ({"k": value} if kept else {})
+
+
+def test_keys_that_never_end_are_not_kept(run):
+    """A probe of another package that makes up a key at each sample costs no memory."""
+
+    class Endless(Probe):
+        name = "endless"
+        ticks = 0
+
+        def sample(self, ctx, out):
+            self.ticks += 1
+            out.update({f"k{self.ticks}.{number}": 1 for number in range(CAP)})
+
+    _, warnings = run([], [Endless()], ticks=20)
+    assert len(warnings) == 1
+    assert len(run.engines[0]._claims) <= 2 * CAP
