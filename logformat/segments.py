@@ -12,11 +12,12 @@ from typing import BinaryIO, NamedTuple
 
 from .copies import copies_in
 from .elapsed import nanoseconds
-from .reader import read_records
+from .reader import LogReader, read_records
 from .record import Record
 from .rundir import find_logs, log_name
 from .runinfo import is_node, turn_of
 from .runstate import RunState
+from .sources import open_log
 from .stitch import OVERLAPS, Opening, StepStitch, opening_of
 from .wire import WireError
 
@@ -129,7 +130,12 @@ def fold(logs: Sequence[Path | BinaryIO], state: RunState, overlap: str = "last"
     stitching = StepStitch([_opening_of(log) for log in logs] if len(logs) > 1 else [Opening()], overlap)
     for index, log in enumerate(logs):
         state.begin_log(*stitching.begin(index))
-        state.add_all(read_records(log))
+        file = open_log(log)
+        try:
+            state.add_batches(LogReader(file).batches())
+        finally:
+            if file is not log:
+                file.close()
         stitching.end(index, state.log_highest)
         yield log
 

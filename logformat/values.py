@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -45,6 +46,29 @@ def loads_all(texts: list[bytes]) -> list[Any]:
         if kind in {list, dict} or (kind is float and abs(value) >= _INT64_LIMIT):
             values[index] = loads(texts[index])
     return values
+
+
+def are_json(values: list[bytes]) -> bool:
+    """Whether every text is one JSON value."""
+    joined = b",".join(values)
+    if joined.count(b",") == len(values) - 1:
+        return is_json(joined, len(values))  # with no other commas, no text can make up for what another one lacks
+    plain = [text for text in values if b"," not in text]
+    return is_json(b",".join(plain), len(plain)) and all(is_json(text, 1) for text in values if b"," in text)
+
+
+def is_json(items: bytes, count: int) -> bool:
+    """Whether texts with commas between them are `count` JSON values."""
+    try:
+        return len(orjson.loads(b"[%b]" % items)) == count
+    except orjson.JSONDecodeError:
+        return False
+
+
+@lru_cache(8192)
+def member(key: str) -> bytes:
+    """What stands before a value behind the first one."""
+    return b"," + orjson.dumps(key) + b":"
 
 
 def _exact(text: bytes) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -20,6 +19,7 @@ from ..logformat.elapsed import shifted_runtime
 from ..logformat.history import RUNTIME, STEP, Path, is_part, place_of, step_of
 from ..logformat.runstate import row_of
 from ..logformat.steps import ALL_STEPS, StepCounter, Steps
+from ..logformat.values import are_json, member
 from .jsontext import compact
 
 Items = tuple[tuple[Path, ...], list[bytes]]
@@ -102,12 +102,6 @@ class RowPlan:
 def _is_flat(paths: tuple[Path, ...]) -> bool:
     """Whether there are keys, all of one level and all different."""
     return set(map(len, paths)) == {1} and len(set(paths)) == len(paths)
-
-
-@lru_cache(8192)
-def member(key: str) -> bytes:
-    """What stands before a value behind the first one."""
-    return b"," + orjson.dumps(key) + b":"
 
 
 def _render(node: dict[str, Any], fixed: list[bytes], order: list[int]) -> None:
@@ -290,23 +284,6 @@ class Rows:
                 self.dropped.append(f"step {named}: {'/'.join(path)} ({size / 1e6:.1f} MB)")
             line = RowPlan(tuple(items)).line(list(items.values())) if items else b"{}"
         return line
-
-
-def are_json(values: list[bytes]) -> bool:
-    """Whether every text is one JSON value."""
-    joined = b",".join(values)
-    if joined.count(b",") == len(values) - 1:
-        return is_json(joined, len(values))  # with no other commas, no text can make up for what another one lacks
-    plain = [text for text in values if b"," not in text]
-    return is_json(b",".join(plain), len(plain)) and all(is_json(text, 1) for text in values if b"," in text)
-
-
-def is_json(items: bytes, count: int) -> bool:
-    """Whether texts with commas between them are `count` JSON values."""
-    try:
-        return len(orjson.loads(b"[%b]" % items)) == count
-    except orjson.JSONDecodeError:
-        return False
 
 
 def _good_items(paths: tuple[Path, ...], values: list[bytes]) -> tuple[tuple[Path, ...], list[bytes], tuple[Path, ...]]:

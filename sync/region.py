@@ -14,9 +14,8 @@ from typing import Any, BinaryIO
 from ..logformat import Batch, LogReader, Record, WireError, decode_history
 from ..logformat.constants import BLOCK_SIZE
 from ..logformat.history import STEP, place_of
-from .lines import Row
-from .plainrows import Block, PlainRows, in_blocks
-from .rowfold import repeats
+from ..logformat.plainrows import Block, LatestRow, in_blocks, repeats
+from .plainrows import LineBlock, LineRows
 
 SIZE = 16 * BLOCK_SIZE
 """512 KiB from edge to edge: its lines fit into a pipe, and the processor's caches hold what is made of it."""
@@ -40,7 +39,7 @@ class Region:
     """The step of which a summary record had spoken by then, likewise."""
     num: int
     """Of the last record."""
-    items: list[Block | Record]
+    items: list[LineBlock | Record]
     """Rows as blocks, everything else as it is."""
 
     def pack(self) -> tuple[Any, ...]:
@@ -51,12 +50,13 @@ class Region:
             else (
                 item.text,
                 item.offsets,
-                (*item.last.items(), item.last.step, item.last.number),
+                item.last[:-1],
                 item.leaves,
                 item.highest,
                 item.time_s,
                 item.runtime_s,
                 item.spoken,
+                item.summaries,
             )
             for item in self.items
         ]
@@ -70,8 +70,8 @@ def unpack(packed: tuple[Any, ...]) -> Region:
     return Region(begin, end, before, spoken, num, found)
 
 
-def _block(text: str, offsets: list[int], row: tuple[Any, Any, bytes, int], *rest: Any) -> Block:
-    return Block(text, offsets, Row(*row, begin=offsets[-1]), *rest)
+def _block(text: str, offsets: list[int], row: tuple[Any, Any, bytes, int], *rest: Any) -> LineBlock:
+    return LineBlock(**vars(Block(offsets, LatestRow(*row, offset=offsets[-1]), *rest)), text=text)
 
 
 class _Otherwise(Exception):  # noqa: N818 - not an error: the region is read from the front
@@ -82,14 +82,14 @@ class _Items:
     """Takes the records of a region."""
 
     def __init__(self, before: bytes | None, spoken: bytes) -> None:
-        self.items: list[Block | Record] = []
+        self.items: list[LineBlock | Record] = []
         self._rows = before, spoken
 
     def begin_block(self) -> tuple[bytes | None, bytes] | None:
         """See `Taker`."""
         return self._rows
 
-    def take_block(self, block: Block) -> None:
+    def take_block(self, block: LineBlock) -> None:
         """Keep a block."""
         self.items.append(block)
         self._rows = block.last.step, block.spoken
@@ -111,7 +111,7 @@ class Regions:
 
     def __init__(self, log: BinaryIO) -> None:
         self._log = log
-        self._plain = PlainRows(0, folds=True)
+        self._plain = LineRows(0, folds=True)
         self._margins = list(_MARGINS)  # those that were too small for rows of this log are left out
 
     def read(self, edge: int) -> Region | None:
@@ -140,7 +140,7 @@ class Regions:
         return None
 
 
-def _region(batch: Batch, first: int, last: int, plain: PlainRows) -> Region | None:
+def _region(batch: Batch, first: int, last: int, plain: LineRows) -> Region | None:
     """The region of a batch behind the row at `first`, up to the row at `last`."""
     kind, data, start, stop, _, _ = batch.entries[first - 1]
     row = batch.record_of(batch.entries[first])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..logformat import Record, RunState
 from ..logformat.history import STEP
-
-_STEP_TAG = 0x12  # of the field behind the items of a row
+from ..logformat.plainrows import repeats
 
 
 class RowFold:
@@ -72,15 +71,3 @@ class RowFold:
             self._fold_row()
             self._holds = False
             self._state.add(record)
-
-
-def repeats(summary: bytes, row: bytes) -> bool:
-    """Whether a summary record holds the items of a row and nothing else: in the same order, from any of them on and round.
-
-    Both are written from one map of the peer's, which is walked from a random place on.
-    """
-    size = len(summary)
-    step = row[size:]  # behind the items of a row stands its step, or nothing
-    if step and (step[0] != _STEP_TAG or len(step) < 2 or step[1] != len(step) - 2):
-        return False
-    return size > 0 and summary in row[:size] * 2

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..logformat import Batch, LogReader, Record, RunState, WireError, decode_history
+from ..logformat.plainrows import in_blocks
 from ..logformat.steps import ALL_STEPS
 from .api import Api, RemoteRun
 from .body import Body
@@ -27,7 +28,7 @@ from .errors import Permanent, TooLarge
 from .here import HERE
 from .lines import Console, Row, Rows, console_text, event_line
 from .onereading import OneReading
-from .plainrows import Block, PlainRows, in_blocks
+from .plainrows import LineBlock, LineRows
 from .region import Region
 from .rowfold import RowFold
 from .runfiles import ConsoleFile
@@ -106,7 +107,7 @@ class RowLane:
     """One body is on its way while the next one is gathered; never two, so that a kill costs one."""
     _file: BinaryIO = field(init=False)
     _rows: Rows = field(init=False)
-    _plain: PlainRows = field(init=False)
+    _plain: LineRows = field(init=False)
     _console: Console = field(init=False)
     _fold: RowFold | None = None
     _offset: int = 0
@@ -147,7 +148,7 @@ class RowLane:
             rows = Rows(shifts[0], facts.steps, shifts[1])
             begin = LanePoint(rows, Console(facts.start_ns), Lines(), 0, 0, shifts)
         self._rows, self._console, self._seen = begin.rows, begin.console, begin.seen
-        self._plain = PlainRows(self.cursor.step_shift, folds=self.state is not None)
+        self._plain = LineRows(self.cursor.step_shift, folds=self.state is not None)
         self._dropped = self._rows.dropped
         self._fold = RowFold(self.state) if self.state is not None else None
         self._row_records, self._resumed_at = begin.row_records, self.cursor.offset
@@ -204,7 +205,7 @@ class RowLane:
         """Take the records of a batch in their order, rows in blocks where they allow it."""
         if isinstance(batch, Region):
             for item in batch.items:
-                if isinstance(item, Block):
+                if isinstance(item, LineBlock):
                     self.take_block(item)
                 else:
                     self.take_record(item)
@@ -223,14 +224,14 @@ class RowLane:
         row = self._rows.latest
         return row.step if row is not None else None, self.state.summary_step if self.state else b""
 
-    def take_block(self, block: Block) -> None:
+    def take_block(self, block: LineBlock) -> None:
         """Take a block of plain rows: all but the last of them are whole."""
         if self._fold is not None and self.state is not None:
             self._fold.flush()
-            block.fold(self.state)
+            self.state.add_block(block)
         for text in self._finished(self._rows.latest):
             self._put("history", text, block.offsets[0])
-        self._rows.take(block.last)
+        self._rows.take(Row(*block.last))
         self._row_records += len(block.offsets)
         lines, offsets = block.text.split("\n")[:-1], block.offsets[1:]
         passed = min(max(0, self._sent.history - self._seen.history), len(lines))

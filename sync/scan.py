@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..logformat import Batch, Gap, GapReason, LogReader, Record, RunState, WireError
+from ..logformat.plainrows import Block, PlainRows, in_blocks
 from ..logformat.record import Entry
 from ..logformat.runstate import Alert
 from ..logformat.steps import ALL_STEPS, Steps
 from .ahead import Ahead, batches
 from .cursor import Lines
 from .lines import Console
-from .plainrows import Block, PlainRows, in_blocks
 from .region import Region
 from .report import counted
 
@@ -129,7 +129,7 @@ class Scan:
         self._reader: LogReader | None = None
         self._end = self._row_records = self._console_lines = 0
         self._guess = _Guess()
-        self._plain = PlainRows(0, folds=True)
+        self._plain = PlainRows(folds=True)
         self._rows_before, self._parts_before, self._cut_before = state.row_count, state.part_count, state.cut_count
         self._samples_before, self._gaps_before = state.sample_count, len(state.gaps)
         self._lists_before = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
@@ -232,11 +232,11 @@ class Scan:
     def begin_block(self) -> tuple[bytes | None, bytes] | None:
         """See `Taker`."""
         state = self._state
-        return None if state.folds_metrics or state.elapsed.shift else (state.row_step, state.summary_step)
+        return (state.row_step, state.summary_step) if state.takes_blocks else None
 
     def take_block(self, block: Block) -> None:
         """Fold a block of plain rows."""
-        block.fold(self._state)
+        self._state.add_block(block)
         self._row_records += len(block.offsets)
 
     def take_record(self, record: Record) -> None:

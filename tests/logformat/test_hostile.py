@@ -278,7 +278,7 @@ def test_the_front_of_a_line_is_overwritten_part_by_part():
 
 def test_a_line_beyond_the_cap_is_cut_into_lines_of_the_cap(monkeypatch):
     """However it came, in one fragment or several, complete or not."""
-    monkeypatch.setattr("runferry.logformat.console.MAX_LINE", 10)
+    monkeypatch.setattr("runferry.logformat.terminal.MAX_LINE", 10)
     found = state(
         *(record(output_raw=messages.OutputRecord(output_type=1, line=part)) for part in ("x" * 25 + "\n", "y" * 9))
     )

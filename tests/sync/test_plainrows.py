@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runferry.logformat import RunState, decode_history, load, messages
+from runferry.logformat.plainrows import Gathered
 from runferry.sync import rowlane
 from runferry.sync.lines import Rows
-from runferry.sync.plainrows import Block, Gathered, PlainRows
+from runferry.sync.plainrows import LineBlock, LineRows
 from runferry.sync.scan import NeedsFold
 from support import logs
 from support.lane import fresh, read, sent
@@ -173,9 +174,9 @@ PLAIN = messages.HistoryRecord(
 ).SerializeToString()
 
 
-def taken(*bodies: bytes) -> Block | None:
+def taken(*bodies: bytes) -> LineBlock | None:
     """The last row as a block of its own, if it is plain beside those before it."""
-    rows = PlainRows(0, folds=True)
+    rows = LineRows(0, folds=True)
     gathered = rows.gather([("history", body, 0, len(body), 0, len(body)) for body in bodies], 0)
     last = len(bodies) - 1
     end, spoken = gathered.reach(last, last + 1, None, b"")

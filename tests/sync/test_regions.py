@@ -24,10 +24,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runferry.logformat import Batch, Gap, LogReader, messages
 from runferry.logformat.constants import BLOCK_SIZE
+from runferry.logformat.plainrows import Block
 from runferry.sync import ahead, onereading, region
 from runferry.sync.ahead import Ahead
 from runferry.sync.aside import Aside
-from runferry.sync.plainrows import Block
 from runferry.sync.region import Region, Regions, unpack
 from support import logs
 from support.syncrig import Rig, cursor

@@ -1,0 +1,95 @@
+"""Batches of records into a run's state: plain rows many at once, everything else record by record, to the same effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from .history import Path
+from .plainrows import Block, Gathered, PlainRows, in_blocks
+from .record import Batch, Record
+from .values import loads
+
+if TYPE_CHECKING:
+    from .runstate import RunState
+
+Cells = tuple[Path, "range | list[int]", list[Any], list[bytes]]
+"""A key, the rows that have it, counted from the first one of a block, and their values, also as JSON texts."""
+_INT64_LIMIT = 2**63
+
+
+@dataclass
+class CellBlock(Block):
+    """Rows that stand one behind the other, and their values by key."""
+
+    cells: list[Cells] = field(default_factory=list)
+
+
+class CellRows(PlainRows):
+    """Makes blocks of rows with their values."""
+
+    def block(self, rows: Gathered, first: int, end: int, place: int, spoken: bytes) -> CellBlock:
+        """See `PlainRows`."""
+        block = super().block(rows, first, end, place, spoken)
+        where = rows.items(first, end - 1)
+        texts = rows.values[where]
+        values = _values(texts)
+        cells: list[Cells] = []
+        for path, having, items in self.cells(rows, first, end):
+            if isinstance(items, range):
+                part = slice(items.start - where.start, items.stop - where.start, items.step)
+                mine, mine_as_text = values[part], list(texts[part])
+            else:
+                mine = [values[item - where.start] for item in items]
+                mine_as_text = [texts[item - where.start] for item in items]
+            cells.append((path, having, _exact(mine, mine_as_text), mine_as_text))
+        return CellBlock(**vars(block), cells=cells)
+
+
+class BatchFold:
+    """Takes batches for a state that keeps rows, or does not."""
+
+    def __init__(self, state: RunState, *, keep_rows: bool) -> None:
+        self._state = state
+        self._rows = CellRows(folds=True) if keep_rows else PlainRows(folds=True)
+
+    def add(self, batch: Batch) -> None:
+        """Take the next batch into account."""
+        in_blocks(batch, batch.entries, self._rows, self)
+
+    def begin_block(self) -> tuple[bytes | None, bytes] | None:
+        """See `Taker`."""
+        state = self._state
+        return (state.row_step, state.summary_step) if state.takes_blocks else None
+
+    def take_block(self, block: Block) -> None:
+        """See `Taker`."""
+        self._state.add_block(block)
+        if isinstance(block, CellBlock):
+            self._state.rows.extend(len(block.offsets), block.cells)
+
+    def take_record(self, record: Record) -> None:
+        """See `Taker`."""
+        self._state.add(record)
+
+
+def _values(texts: Sequence[bytes]) -> list[Any]:
+    """The values of texts that are one JSON value each, but for large integers: see `_exact`."""
+    try:
+        values: list[Any] = orjson.loads(b"[%b]" % b",".join(texts))
+    except orjson.JSONDecodeError:  # NaN or Infinity among them
+        return list(map(loads, texts))
+    return values
+
+
+def _exact(values: list[Any], texts: list[bytes]) -> list[Any]:
+    """The values of one key, with those in place of which there may stand others because they have large integers."""
+    kinds = set(map(type, values))
+    if kinds <= {float, int} and -_INT64_LIMIT < min(values) <= max(values) < _INT64_LIMIT:
+        return values
+    if kinds <= {str, bool}:
+        return values
+    return list(map(loads, texts))

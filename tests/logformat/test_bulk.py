@@ -1,0 +1,215 @@
+"""Batches fold to what their records fold to, and a log that grows to what its prefix folds to."""
+
+from __future__ import annotations
+
+import io
+import json
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runferry.logformat import Batch, LogReader, RunState, messages, read_records
+from runferry.logformat.column import Column
+from runferry.logformat.columns import Rows
+from support.frames import log_of
+
+TEXTS = st.sampled_from(
+    [
+        *("1", "2", "0.5", "-3", "1e5", "0.25", "7", '"train"', '"a,b"', "true", "false", "9007199254740993"),
+        *(
+            "null",
+            "NaN",
+            "-Infinity",
+            "18446744073709551617",
+            '{"x":1}',
+            "[1,2]",
+            "[",
+            "1,2",
+            '"\n"',
+            '"null"',
+            "1e400",
+        ),
+    ]
+)
+PLAIN = st.sampled_from(["1", "2", "0.5", "-3", "1e5", "0.25", "7"])
+KEYS = st.sampled_from(["loss", "acc", "train/x", "n\0x", "n\0y", "n\0x\0z", "n", "_timestamp", "_runtime", "k" * 130])
+PAIRS = st.lists(st.tuples(KEYS, PLAIN), max_size=5, unique_by=lambda pair: pair[0]) | st.lists(
+    st.tuples(KEYS, TEXTS), max_size=4
+)
+ROW = st.tuples(
+    PAIRS, st.sampled_from(["+1"] * 6 + ["+0", "-1", "none", "1.5"]), st.sampled_from(["", "", "same", "other", "step"])
+)
+OTHER = st.sampled_from(["console", "stats", "config", "run", "metric", "max", "bad", "exit", "header"])
+SCRIPT = st.lists(st.lists(ROW, min_size=1, max_size=6) | OTHER, max_size=12)
+
+
+def fill(kind, record, pairs):
+    """Put items into a history or summary record."""
+    for key, text in pairs:
+        if "\0" in key or len(key) > 5:
+            getattr(record, kind).add(nested_key=key.split("\0"), value_json=text)
+        else:
+            getattr(record, kind).add(key=key, value_json=text)
+    return record
+
+
+def payloads(script):
+    """The records of a log."""
+    found, step = [], 0
+
+    def add(**fields):
+        found.append(messages.Record(num=len(found) + 1, **fields).SerializeToString())
+
+    for part in script:
+        if isinstance(part, list):
+            for pairs, how, summary in part:
+                step += {"+1": 1, "-1": -1}.get(how, 0)
+                text = None if how == "none" else str(step) if how != "1.5" else how
+                items = [*pairs, *([] if text is None else [("_step", text)])]
+                if summary == "same":
+                    add(summary=fill("update", messages.SummaryRecord(), items))
+                elif summary:
+                    what = ("best", str(step)) if summary == "other" else ("_step", str(step))
+                    add(summary=fill("update", messages.SummaryRecord(), [what]))
+                history = fill("item", messages.HistoryRecord(), items)
+                if text is not None and text.isdigit():
+                    history.step.num = int(text)
+                add(history=history)
+        elif part == "bad":
+            found.append(b"\x12\x03\x0a\x7fx")
+        else:
+            metric = messages.MetricRecord(name="acc", step_metric="_step")
+            metric.summary.max = part == "max"
+            stats = messages.StatsRecord(timestamp=messages.Timestamp(seconds=100 + step))
+            stats.item.add(key="cpu", value_json=str(step / 2))
+            run = messages.RunRecord(run_id="r", start_time=messages.Timestamp(seconds=5 + step))
+            fields = {
+                "console": {"output_raw": messages.OutputRecord(line=f"line {step}\nrest")},
+                "stats": {"stats": stats},
+                "config": {"config": fill("update", messages.ConfigRecord(), [("c", str(step))])},
+                "run": {"run": run},
+                "exit": {"exit": messages.RunExitRecord(exit_code=step % 3, runtime=4)},
+                "header": {"header": messages.HeaderRecord()},
+            }
+            add(**fields.get(part, {"metric": metric}))
+    return found
+
+
+def exact(value):
+    """What two values must have in common to be the same: -0.0 is not 0, 1 is not 1.0, NaN is NaN."""
+    return json.dumps(value, sort_keys=True)
+
+
+def everything(state):
+    """All that a state says."""
+    columns = {
+        path: (column.kind, list(column.rows), exact(list(column.values)))
+        for path, column in zip(state.rows.paths, state.rows.columns, strict=True)
+    }
+    return {
+        "rows": exact(list(state.rows)),
+        "columns": dict(sorted(columns.items())),
+        "summary": exact(state.summary),
+        "config": exact(state.config),
+        "counts": dict(state.counts),
+        "samples": list(state.samples),
+        "console": (state.console, state.console_rest),
+        "steps": (state.row_step, state.last_step, state.highest_step, state.log_highest, state.cut_count),
+        "rest": (state.row_count, state.part_count, state.sample_count, state.bad_records, state.gaps),
+        "time": (state.runtime, state.last_runtime, state.last_time_ns, state.exit_code, state.exit_runtime),
+        "lost": state.lost(),
+        "is": (state.has_run, state.summary_step, state.folds_metrics),
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(SCRIPT, st.booleans())
+def test_batches_fold_to_what_their_records_fold_to(script, keep):
+    """Whatever rows, parts, summary records and others stand in a log."""
+    log = log_of(*payloads(script))
+
+    quick = RunState(keep_rows=keep).add_batches(LogReader(io.BytesIO(log)).batches())
+    exactly = RunState(keep_rows=keep).add_all(read_records(io.BytesIO(log)))
+
+    assert everything(quick) == everything(exactly)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCRIPT, st.lists(st.integers(1, 400), min_size=1, max_size=6))
+def test_a_log_that_grows_folds_to_what_its_prefix_folds_to(script, sizes):
+    """After each poll, wherever what is there by then ends: in a row, in a chunk, between a summary and its row."""
+    log = log_of(*payloads(script))
+    live, file = RunState(), io.BytesIO()
+    reader = LogReader(file)
+    end = 0
+    for turn in range(40):
+        if end >= len(log):
+            break
+        end = len(log) if turn == 39 else min(len(log), end + sizes[turn % len(sizes)])
+        file.seek(0)
+        file.write(log[:end])
+        live.add_batches(reader.poll_batches())
+        prefix = RunState().add_batches(LogReader(io.BytesIO(log[:end])).poll_batches())
+        assert everything(live) == everything(prefix)
+
+
+def test_rows_of_the_usual_form_are_taken_many_at_once():
+    """Not one by one: only the first and last of a batch may be."""
+    rows = [([("loss", str(step / 7)), ("acc", "1")][:: (-1) ** step], "+1", "same") for step in range(2000)]
+    log = log_of(*payloads([rows]))
+
+    with mock.patch.object(Rows, "append", autospec=True, side_effect=Rows.append) as alone:
+        state = RunState().add_batches(LogReader(io.BytesIO(log)).batches())
+
+    assert len(state.rows) == 2000
+    assert alone.call_count <= 6
+
+
+def test_a_poll_costs_what_is_new(monkeypatch):
+    """Not what was there: as many values are looked at for the last rows of a long log as for the first ones."""
+    rows = [([("loss", str(step / 7)), ("n\0x", "1")], "+1", "") for step in range(3000)]
+    chunks = payloads([rows])
+    touched = []
+
+    def counted(name):
+        before = getattr(Column, name)
+
+        def wrapper(self, rows, values, texts):
+            touched.append(1 if name == "append" else len(values))
+            return before(self, rows, values, texts)
+
+        return wrapper
+
+    for name in ("append", "extend"):
+        monkeypatch.setattr(Column, name, counted(name))
+    for name in ("slice", "doubles", "_become_json", "_is_exact"):
+        monkeypatch.setattr(Column, name, mock.Mock(side_effect=AssertionError(name)))
+    state, file = RunState(), io.BytesIO()
+    reader = LogReader(file)
+    costs = []
+    for end in range(100, 3001, 100):
+        file.seek(0)
+        file.write(log_of(*chunks[:end]))
+        before = len(touched), sum(touched)
+        state.add_batches(reader.poll_batches())
+        costs.append((len(touched) - before[0], sum(touched) - before[1]))
+
+    assert set(costs[1:]) == {(3, 300)}
+    assert len(state.rows) == 3000
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_gaps_stand_where_they_are(keep):
+    """Damage in the midst of plain rows costs those that it touches."""
+    rows = [([("loss", str(step / 7))], "+1", "") for step in range(3000)]
+    log = bytearray(log_of(*payloads([rows])))
+    log[70_000] ^= 0x55
+    log[70_001] ^= 0x55
+
+    quick = RunState(keep_rows=keep).add_batches(LogReader(io.BytesIO(log)).batches())
+    exactly = RunState(keep_rows=keep).add_all(read_records(io.BytesIO(log)))
+
+    assert quick.damage
+    assert everything(quick) == everything(exactly)
+    assert any(isinstance(item, Batch) for item in LogReader(io.BytesIO(log)).batches())
