@@ -34,12 +34,15 @@ TYPE_CRC = [crc32(bytes([kind])) for kind in range(256)]
 NEEDED = 2 * BLOCK_SIZE + 64
 """Bytes that tell everything about what stands before them: a chunk across an edge, and one behind it."""
 
+OPENING = 64
+"""Bytes behind a file header by which a copy of the log's own beginning is told from another log."""
 TRAILER = -1
 """In place of a chunk's type: it is none, and nothing is lost."""
 
 _FULL, _FIRST, _LAST = int(ChunkType.FULL), int(ChunkType.FIRST), int(ChunkType.LAST)
 _MAX_PAYLOAD = BLOCK_SIZE - CHUNK_HEADER_SIZE
 _EFFORT = 32 * BLOCK_SIZE  # bytes that may be summed in one damaged block: it is hostile, or hopeless, beyond that
+_SECTOR = 512  # bytes that a disk writes at once, at least
 _MENDING = 64  # what looking for a flipped bit costs beside the sum of as many bytes
 _SMALLEST = CHUNK_HEADER_SIZE + 4  # bytes of a framed record that has a number and a body
 _HEADER_AT = re.compile(rb"(?s)(?=.{5}[\x00-\x7f][\x01-\x04])")  # where the length may be one and the type exists
@@ -81,6 +84,8 @@ class Looker:
     """Looks at one place after the other of one log."""
 
     def __init__(self) -> None:
+        self.opening = b""
+        """What stands behind the log's own file header."""
         self._origin: int | None = 0
         self._block, self._spent = -1, 0
         self._is_short = False  # what might have been a chunk reached beyond the bytes at hand
@@ -170,8 +175,7 @@ class Looker:
         buffer, limit = window.buffer, window.limit
         body = at + CHUNK_HEADER_SIZE
         if buffer.startswith(FILE_HEADER, at) and self._good(window, body) is not None:
-            self._origin = (window.base + at) % BLOCK_SIZE
-            return Look(body, GapReason.BAD_SEQUENCE, restarts=True)
+            return Look(body, GapReason.BAD_SEQUENCE, restarts=self._restarts(window, at))
         if buffer[at] == 0 and (begin := self._behind_trailer(window, at)):
             self._origin = (window.base + begin) % BLOCK_SIZE
             return Look(begin)
@@ -182,6 +186,14 @@ class Looker:
         if limit < edge and not window.final:
             return Look(None, reason)
         return self._resumed(window, at, edge, reason, due)
+
+    def _restarts(self, window: Window, at: int) -> bool:
+        """Whether another log begins with the file header at `at`, rather than a copy of this one's first sector."""
+        begin = window.base + at
+        if begin % _SECTOR == 0 and self.opening and window.buffer.startswith(self.opening, at + len(FILE_HEADER)):
+            return False
+        self._origin = begin % BLOCK_SIZE
+        return True
 
     def _crossing(self, window: Window, at: int) -> Look | None:
         """The chunk across the edge of a block, if it is a good one with another one behind it."""
@@ -249,6 +261,8 @@ class Looker:
         checksum, length, kind = HEADER.unpack_from(buffer, at)
         body = at + CHUNK_HEADER_SIZE
         place = next(self._places(window, at + 1, stop, due), None)
+        if place is None and self._good(window, edge) is None:
+            place = next(self._places_across(window, at + 1, edge), None)
         ends = [place] if place is not None else range(max(body, stop - CHUNK_HEADER_SIZE + 1), stop + 1)
         if 1 <= kind <= _LAST:
             for end in ends:
@@ -263,8 +277,7 @@ class Looker:
         if place is not None and reason is GapReason.TORN_TAIL:
             reason = GapReason.BAD_LENGTH
         if place is not None and buffer.endswith(FILE_HEADER, at, place):
-            self._origin = (window.base + place - len(FILE_HEADER)) % BLOCK_SIZE
-            return Look(place, reason, restarts=True)
+            return Look(place, reason, restarts=self._restarts(window, place - len(FILE_HEADER)))
         is_one = reason is GapReason.BAD_CRC and place == body + length
         return Look(edge if place is None else place, reason, passed=is_one)
 
@@ -277,7 +290,7 @@ class Looker:
             if end > stop:
                 continue
             ends_here = stop - end < CHUNK_HEADER_SIZE
-            chains = ends_here or self._chains(buffer, end, stop)
+            chains = ends_here or _has_header(buffer, end)
             if not chains and not _is_due(buffer[at:end], due, at - begin):
                 continue
             if self._good(window, at) is None:
@@ -285,10 +298,20 @@ class Looker:
             if ends_here or not chains or self._good(window, end) is not None:
                 yield at
 
-    @staticmethod
-    def _chains(buffer: bytes, at: int, stop: int) -> bool:
-        """Whether the header of a chunk may lie at `at`."""
-        return 1 <= buffer[at + 6] <= _LAST and at + CHUNK_HEADER_SIZE + (buffer[at + 4] | buffer[at + 5] << 8) <= stop
+    def _places_across(self, window: Window, begin: int, edge: int) -> Iterator[int]:
+        """The same for chunks across the edge of the block, as `_crossing` takes them."""
+        buffer = window.buffer
+        for match in _HEADER_AT.finditer(buffer, begin, edge + CHUNK_HEADER_SIZE - 1):
+            at = match.start()
+            end = at + CHUNK_HEADER_SIZE + (buffer[at + 4] | buffer[at + 5] << 8)
+            if end <= edge:
+                continue
+            if end + CHUNK_HEADER_SIZE > window.limit:
+                self._is_short = True
+            elif (
+                _has_header(buffer, end) and self._good(window, at) is not None and self._good(window, end) is not None
+            ):
+                yield at
 
     def _good(self, window: Window, at: int) -> tuple[int, bytes] | None:
         """Type and payload of the good chunk at `at`, if one lies there and there is effort left to see it."""
@@ -323,6 +346,11 @@ def _number(chunk: tuple[int, bytes]) -> int | None:
         return read_varint(payload, 1)[0]
     except WireError:
         return None
+
+
+def _has_header(buffer: bytes, at: int) -> bool:
+    """Whether the seven bytes at `at` may be the header of a chunk."""
+    return 1 <= buffer[at + 6] <= _LAST and buffer[at + 5] <= _MAX_PAYLOAD >> 8
 
 
 def _is_due(chunk: bytes, due: int | None, lost: int) -> bool:

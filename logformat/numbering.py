@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .constants import BLOCK_SIZE
 
-_ORDERLY = 8  # numbers in order that make a log one of which the numbers tell something
+_ORDERLY = 2  # numbers in order that make a log one of which the numbers tell something
 _ELSEWHERE = 3 * BLOCK_SIZE // 4  # bytes: what lies in the wrong place comes from another block
 _MOST_RUNS = 64  # kept, of numbers without a gap
 
@@ -17,11 +17,13 @@ _MOST_RUNS = 64  # kept, of numbers without a gap
 class Numbering:
     """What the numbers of the records read so far tell."""
 
-    __slots__ = ("_orderly", "_passed", "_runs", "last")
+    __slots__ = ("_orderly", "_passed", "_runs", "is_tangled", "last")
 
     def __init__(self, last: int | None) -> None:
         self.last = last
         """The last record's number; None where it has none, or is not known."""
+        self.is_tangled = False
+        """Records are still to come that were read before: a copy of them lay too early."""
         self._orderly = 0  # numbers that followed each other; below 0: one did not
         self._passed: int | None = 0  # chunks lost since, if nothing else was
         self._runs: list[tuple[int, int, int]] = []  # first and last number, and the offset behind the last record
@@ -49,19 +51,18 @@ class Numbering:
         if last - first + 1 != count or (self.last is not None and not damaged and first != self.last + 1):
             self._orderly = -1
         elif self._orderly >= 0:
-            self._orderly += count
+            self._orderly += count - (first - 1 != self.last)
         if self._runs and first == self._runs[-1][1] + 1:
             self._runs[-1] = (self._runs[-1][0], last, end)
         else:
             self._runs.append((first, last, end))
             del self._runs[:-_MOST_RUNS]
+        self.is_tangled = len(self._runs) > 1 and self.tells and any(run[1] > last for run in self._runs)
         self.last = last
 
     def is_copy(self, num: int, offset: int) -> bool:
         """Whether a record of this number was read before, elsewhere."""
-        if not num or self.last is None or num > self.last or not self.tells:
-            return False
-        return any(first <= num <= last and offset >= end for first, last, end in self._runs)
+        return self.tells and any(first <= num <= last and offset >= end for first, last, end in self._runs)
 
     def is_patchwork(self, num: int, following: int | None, end: int) -> bool:
         """Whether a record of several chunks, of this number, is followed by one that belongs behind another record."""

@@ -35,7 +35,7 @@ from zlib import crc32
 
 from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SIZE, ChunkType
 from .heal import Healed, flipped_bits, is_sound
-from .look import NEEDED, TRAILER, TYPE_CRC, Look, Looker, Window
+from .look import NEEDED, OPENING, TRAILER, TYPE_CRC, Look, Looker, Window
 from .numbering import Numbering
 from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, parse_record
 from .sources import first_look, open_log, unpacked
@@ -194,6 +194,7 @@ class LogReader:
             else:
                 self._damage = GapReason.BAD_HEADER
         self._headless, self._waiting = False, None
+        self._looker.opening = window.buffer[len(FILE_HEADER) :][:OPENING]
         self._at = len(FILE_HEADER)
         if self._damage is None:
             self.position = len(FILE_HEADER)
@@ -214,7 +215,7 @@ class LogReader:
         batch = Batch(buffer, base)
         while at < limit:
             edge = self._looker.edge(base + at) - base
-            if self._damage is None and not self._parts:
+            if self._damage is None and not self._parts and not self._numbers.is_tangled:
                 walked = self._walk(batch, base, at, min(edge, limit))
                 if walked > at:
                     at = walked
@@ -352,7 +353,8 @@ class LogReader:
                 return _NOTHING
             record = record._replace(healed=len(self._mended))
         is_joined = end - begun > len(payload) + CHUNK_HEADER_SIZE
-        if numbers.is_copy(record.num, begun) or (
+        is_doubtful = is_joined or self._damage is not None or numbers.is_tangled
+        if (is_doubtful and numbers.is_copy(record.num, begun)) or (
             is_joined and numbers.is_patchwork(record.num, self._looker.number_behind(window, stop), end)
         ):
             self._lose(GapReason.BAD_SEQUENCE)

@@ -55,7 +55,7 @@ def test_a_chunk_says_what_the_file_has_and_what_was_mended():
         (b"<html>", Gap(0, 6, GapReason.BAD_HEADER)),
         (bytes(100), Gap(0, 7, GapReason.BAD_HEADER)),
         (b"\xff\xff" + SOUND.log[2:], Gap(0, 7, GapReason.BAD_HEADER)),
-        (SOUND.log[:300], Gap(SOUND.items[1].end, 300 - SOUND.items[1].end, GapReason.TORN_TAIL)),
+        (SOUND.log[:300], Gap(SOUND.items[2].end, 300 - SOUND.items[2].end, GapReason.TORN_TAIL)),
     ],
 )
 def test_what_is_no_chunk_is_a_gap(data, gap):
