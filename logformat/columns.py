@@ -16,6 +16,7 @@ from .column import Column
 from .config import put
 from .constants import MAX_NESTING
 from .history import Path
+from .media import is_mark, whole_values
 from .values import loads, loads_all
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Rows(Sequence[dict[str, Any]]):
         self._count = 0
         self._names: dict[Path, str] | None = None  # once somebody asked, until there is another column
         self._by_name: dict[str, Path] | None = None
+        self._latest_paths: tuple[Path, ...] = ()
+        self._has_marks = False  # see `media.is_mark`
         # Of the last row, to which parts may come:
         self._inner: dict[Path, int] = {}  # path above others -> the last row where it was
         self._nested: list[Path] = []  # its keys of several levels
@@ -191,7 +194,12 @@ class Rows(Sequence[dict[str, Any]]):
         """Set items of the last row."""
         row = self._count - 1
         columns = self._columns
-        for path, value, text in _readable(paths, texts):
+        items = _readable(paths, texts)
+        if paths is not self._latest_paths:
+            self._latest_paths, self._has_marks = paths, any(map(is_mark, paths))
+        if self._has_marks:
+            items = whole_values(list(items), self._is_free)
+        for path, value, text in items:
             column = columns.get(path)
             if column is not None and column.last_row == row:
                 self._open.pop(path, None)
@@ -205,6 +213,14 @@ class Rows(Sequence[dict[str, Any]]):
             if column is None:
                 column = self._add(path)
             column.append(row, value, text)
+
+    def _is_free(self, path: Path) -> bool:
+        """Whether the last row has nothing at a path, above it or below it."""
+        row = self._count - 1
+        above = (self._columns.get(path[:depth]) for depth in range(1, len(path) + 1))
+        return self._inner.get(path) != row and not any(
+            column is not None and column.last_row == row for column in above
+        )
 
     def _note(self, path: Path, row: int, value: Any = _ABSENT) -> bool:
         """Make room for a key of several levels in the last row; False if an object above it has taken the value."""

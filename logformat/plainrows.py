@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .elapsed import largest_seconds
 from .history import RUNTIME, STEP, TIMESTAMP, Path
+from .media import is_mark
 from .record import Batch, Entry, Record
 from .values import are_json, is_json, member
 from .wire import BYTES, WireError, fields, read_varint
@@ -367,7 +368,7 @@ class PlainRows:
             self._paths[name] = path
             self._known.add(path)
             self._above.update(above)
-            if self._nests or not above:
+            if not above or (self._nests and not is_mark(path)):
                 sign = self._sign_of.setdefault(name, chr(_FIRST_SIGN + len(self._sign_of)))
                 self._path_of[sign] = path
         self._numbers[head] = len(self._sizes)

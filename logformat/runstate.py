@@ -18,7 +18,7 @@ from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_item
 from .plainrows import Block
 from .record import Batch, Gap, GapReason, Record
 from .runinfo import RunInfo, is_node
-from .samples import Samples, sample_items
+from .samples import Samples, sample_values
 from .steps import ALL_STEPS, StepCounter, Steps
 from .summary import MetricSummaries, Summary
 from .terminal import Terminal
@@ -54,6 +54,8 @@ class RunState:
         """Whether a run record was seen: without one nobody knows which run this is."""
         self.config: dict[str, Any] = {}
         self._config_lost: dict[Path, None] = {}
+        self._has_producer = False
+        self._merges_config = True
         self.metrics: list[Any] = []
         """MetricRecords in order of definition, one per name or glob."""
         self.telemetry: Any = None
@@ -92,6 +94,8 @@ class RunState:
         """Seconds, from the exit record."""
         self.preempting = False
         self.gaps: list[Gap] = []
+        self.gap_rows: list[int] = []
+        """How many of `rows` stand before each of `gaps`: rows may be missing there."""
         self.counts: Counter[str] = Counter()
         """Records by kind."""
         self.bad_records = 0
@@ -138,7 +142,7 @@ class RunState:
     def add(self, item: Record | Gap) -> None:
         """Take the next record or gap of the log into account."""
         if isinstance(item, Gap):
-            self.gaps.append(item)
+            self._add_gap(item)
             return
         self.counts[item.kind] += 1
         handler = self._handlers.get(item.kind)
@@ -148,7 +152,11 @@ class RunState:
             handler(item)
         except ValueError:  # WireError is one
             self.bad_records += 1
-            self.gaps.append(Gap(item.offset, item.end - item.offset, GapReason.BAD_PROTO, 1))
+            self._add_gap(Gap(item.offset, item.end - item.offset, GapReason.BAD_PROTO, 1))
+
+    def _add_gap(self, gap: Gap) -> None:
+        self.gaps.append(gap)
+        self.gap_rows.append(self.row_count)
 
     def add_row(self, paths: tuple[Path, ...], texts: list[bytes], *, overwritten: bool = False) -> None:
         """As `add`, for a row that the caller has decoded. One that is `overwritten` leaves nothing in the summary."""
@@ -195,7 +203,7 @@ class RunState:
         """As `add_all`, for what `LogReader.batches` or `poll_batches` gives: to the same effect, in a third of the time."""
         for item in items:
             if isinstance(item, Gap):
-                self.gaps.append(item)
+                self._add_gap(item)
             else:
                 if self._batches is None:
                     self._batches = BatchFold(self, keep_rows=self._keep)
@@ -300,7 +308,9 @@ class RunState:
             self.begin_log()
         if record.kind == "header":
             with suppress(ValueError):  # one that cannot be read says nothing
-                if is_node(record.message()):
+                header = record.message()
+                self._has_producer = bool(header.version_info.producer)
+                if is_node(header):
                     self.elapsed.set_aside()
 
     def _history(self, record: Record) -> None:
@@ -367,12 +377,14 @@ class RunState:
         goes_on = bool(run.runtime or run.starting_step)  # which only our writers say
         self.elapsed.begin_run(started_ns, goes_on=goes_on, runtime=run.runtime)
         self.info.take(run)
-        change_config(self.config, run.config, self._config_lost)
+        # The peer's Python writer says its version, and that of no producer of the log.
+        self._merges_config = self._has_producer or not run.telemetry.cli_version
+        change_config(self.config, run.config, self._config_lost, merge=self._merges_config)
         if run.HasField("telemetry"):
             self.telemetry = run.telemetry
 
     def _config(self, record: Record) -> None:
-        change_config(self.config, record.message(), self._config_lost)
+        change_config(self.config, record.message(), self._config_lost, merge=self._merges_config)
 
     def _summary_record(self, record: Record) -> None:
         body = record.body
@@ -411,7 +423,7 @@ class RunState:
         timestamp = nanoseconds(stats.timestamp)
         self.elapsed.saw(timestamp)
         if self._keep:
-            self.samples.append(timestamp, *sample_items(stats))
+            self.samples.add(timestamp, sample_values(stats))
 
     def _output(self, record: Record) -> None:
         output = record.message()

@@ -1,7 +1,19 @@
-"""System metrics in columns: each stats record is a sample, a time and the numbers of that time."""
+"""System metrics in columns: each stats record is a sample, a time and the numbers of that time.
+
+Writers before 0.13 had other names, and some wrote one tick as up to five records. `Samples.named` makes both alike:
+
+| logged | called |
+|---|---|
+| `memory` | `memory_percent` |
+| `disk` | `disk./.usagePercent` |
+| `network`: an object | `network.sent`, `network.recv` (also without `named`: an object is no number) |
+| `gpu.process.N.M` | `gpu.N.M`, of which it is a copy, where the sample lacks that; else left out |
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,11 +21,13 @@ from typing import Any, overload
 
 from .column import Column
 from .columns import Rows
-from .history import Path
 from .values import loads
 
 _LATEST_NS = 2**63 - 1
 """The year 2262. Times behind it are garbage, and are kept as this."""
+_TICK_NS = 500_000_000
+_NAMES = {"memory": "memory_percent", "disk": "disk./.usagePercent"}
+_OF_PROCESS = re.compile(r"gpu\.process\.([0-9]+\..+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +125,59 @@ class Samples(Sequence[Sample]):
     def __repr__(self) -> str:
         return f"<Samples: {len(self)} of {len(self.keys)} metrics>"
 
-    def append(self, timestamp_ns: int, paths: tuple[Path, ...], texts: list[bytes]) -> None:
-        """Add a sample; items that are no numbers are left out."""
+    def named(self) -> Samples:
+        """The samples as today's writers log them: see the table above. One per tick, at the earliest time of its records.
+
+        Records that follow each other within half a second and share no key are of one tick.
+        """
+        found = Samples()
+        tick: dict[str, float] = {}
+        begun = latest = 0
+        for time, values in zip(self.timestamps_ns, self._table, strict=True):
+            named = _named(values)
+            if tick and (abs(time - latest) > _TICK_NS or not tick.keys().isdisjoint(named)):
+                found.add(begun, tick)
+                tick = {}
+            begun, latest = (min(begun, time), time) if tick else (time, time)
+            tick.update(named)
+        if tick:
+            found.add(begun, tick)
+        return found
+
+    def add(self, timestamp_ns: int, values: dict[str, float]) -> None:
+        """Add a sample of these numbers."""
         self._table.timestamps_ns.append(min(timestamp_ns, _LATEST_NS))
-        self._table.append(*numbers(paths, texts))
+        self._table.extend(
+            1, [((key,), range(1), [value], [json.dumps(value).encode()]) for key, value in values.items()]
+        )
 
 
-def sample_items(stats: Any) -> tuple[tuple[Path, ...], list[bytes]]:
-    """The items of a StatsRecord."""
-    return tuple((item.key,) for item in stats.item), [item.value_json.encode() for item in stats.item]
+def sample_values(stats: Any) -> dict[str, float]:
+    """The items of a StatsRecord that are finite numbers or NaN, also those inside an object; anything else is no metric."""
+    values: dict[str, float] = {}
+    for item in stats.item:
+        try:
+            value = loads(item.value_json.encode())
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            values.update({f"{item.key}.{key}": inner for key, inner in value.items() if _is_number(inner)})
+        elif _is_number(value):
+            values[item.key] = value
+    return values
 
 
-def numbers(paths: tuple[Path, ...], texts: list[bytes]) -> tuple[tuple[Path, ...], list[bytes]]:
-    """The items that are finite numbers or NaN; anything else is no metric."""
-    good = [(path, text) for path, text in zip(paths, texts, strict=True) if _is_number(text)]
-    return tuple(path for path, _ in good), [text for _, text in good]
+def _named(values: dict[str, float]) -> dict[str, float]:
+    """See `Samples.named`."""
+    named: dict[str, float] = {}
+    for key, value in values.items():
+        device = _OF_PROCESS.fullmatch(key)
+        if device is None:
+            named[_NAMES.get(key, key)] = value
+        else:
+            named.setdefault(f"gpu.{device[1]}", values.get(f"gpu.{device[1]}", value))
+    return named
 
 
-def _is_number(text: bytes) -> bool:
-    try:
-        value = loads(text)
-    except ValueError:
-        return False
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -14,7 +14,7 @@ from .copies import copies_in
 from .elapsed import nanoseconds
 from .reader import LogReader, read_records
 from .record import Record
-from .rundir import find_logs, log_name
+from .rundir import find_logs, log_name, run_id_of
 from .runinfo import is_node, turn_of
 from .runstate import RunState
 from .sources import open_log
@@ -137,6 +137,8 @@ def fold(logs: Sequence[Path | BinaryIO], state: RunState, overlap: str = "last"
             if file is not log:
                 file.close()
         stitching.end(index, state.log_highest)
+        if not state.info.run_id and isinstance(log, Path):
+            state.info.run_id = run_id_of(log)
         yield log
 
 
