@@ -35,22 +35,6 @@ from .settings import SamplerSettings
 FIRST_WITHIN = 2.0  # s from the beginning to both records, with what is known by then
 REST_WITHIN = 60.0  # s for the others; the first start of a driver that nobody keeps loaded takes that long
 REDACTED = ("argv", "environment", "git")
-CONTEXT_FIELDS = (
-    *(
-        "os",
-        "python",
-        "started_at",
-        "docker",
-        "args",
-        "program",
-        "code_path",
-        "code_path_local",
-        "git",
-        "email",
-        "root",
-    ),
-    *("host", "username", "executable", "colab", "slurm"),
-)
 HARDWARE_FIELDS = (
     *("cpu_count", "cpu_count_logical", "gpu_type", "gpu_count", "disk", "memory", "cpu", "apple", "gpu_nvidia"),
     *("cuda_version", "gpu_amd", "trainium", "tpu", "coreweave"),

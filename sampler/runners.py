@@ -149,16 +149,30 @@ class InlineRunner(Runner):
         self.probe.close()
 
 
-class ThreadRunner(Runner):
-    """On a daemon thread. `ready` is notified when an answer arrives; values that are too old are dropped."""
+class DeferredRunner(Runner):
+    """Elsewhere. `ready` is notified when an answer arrives; values that are too old to be true are dropped."""
 
-    def __init__(self, probe: Probe, ctx: Context, ready: threading.Condition, *, opened: bool = False) -> None:
+    def __init__(self, probe: Probe, ctx: Context, ready: threading.Condition) -> None:
         super().__init__(probe, ctx.settings)
         self._ctx = ctx
-        self._ready = ready  # guards the four below
+        self._ready = ready  # guards what follows, here and below
+        self._values: Values = {}  # what has arrived
+        self._values_from = 0.0  # when they were asked for
+
+    def take(self, now: float) -> Values:
+        """What has arrived, unless it is too old to be true."""
+        with self._ready:
+            values, self._values = self._values, {}
+            self.asked_at = self._values_from
+            return values if now - self._values_from <= true_for(self.period) else {}
+
+
+class ThreadRunner(DeferredRunner):
+    """On a daemon thread."""
+
+    def __init__(self, probe: Probe, ctx: Context, ready: threading.Condition, *, opened: bool = False) -> None:
+        super().__init__(probe, ctx, ready)
         self._asked: float | None = None  # when the sample in flight was asked for
-        self._values: Values = {}
-        self._values_from = 0.0
         self._ended = False
         self._work = threading.Event()
         self._opened = opened
@@ -222,13 +236,6 @@ class ThreadRunner(Runner):
     def opening(self) -> bool:
         """Whether the probe may still turn out to be there."""
         return not self._opened and not self._ended
-
-    def take(self, now: float) -> Values:
-        """What has arrived, unless it is too old to be true."""
-        with self._ready:
-            values, self._values = self._values, {}
-            self.asked_at = self._values_from
-            return values if now - self._values_from <= true_for(self.period) else {}
 
     def dismiss(self) -> None:
         """Ask the thread to end; a program that it waits for is ended."""

@@ -15,8 +15,8 @@ from typing import IO, Any, Protocol
 
 from .context import Context
 from .interpreter import interpreter
-from .probe import Probe, Values
-from .runners import Runner, answer_within, true_for
+from .probe import Probe
+from .runners import DeferredRunner, answer_within
 
 KILL_AFTER = 30.0  # s without the answer to a sample
 KILL_OPENING_AFTER = 120.0  # s; the first start of a driver that nobody keeps loaded takes long
@@ -79,7 +79,7 @@ class State(Enum):
     DYING = auto()  # killed, not gone yet: a process in an uninterruptible call goes only when that returns
 
 
-class HelperRunner(Runner):
+class HelperRunner(DeferredRunner):
     """Runs a probe in a helper. All decisions fall in `request`, at ticks.
 
     A thread per child asks it to open the probe, then takes answers.
@@ -94,17 +94,13 @@ class HelperRunner(Runner):
         *,
         spawn: Callable[[], Child] = spawn_helper,
     ) -> None:
-        super().__init__(probe, ctx.settings)
-        self._ctx = ctx
-        self._ready = ready  # guards all below
+        super().__init__(probe, ctx, ready)
         self._spawn = spawn
         self._state = State.ABSENT
         self._child: Child | None = None
         self._opening_pipe: IO[bytes] | None = None  # to the child, too
         self._id = 0
         self._since = 0.0  # when the request that is out was made, or the child was killed
-        self._values: Values = {}
-        self._values_from = 0.0
         self._metadata: dict[str, Any] = {}
         self._backoff = FIRST_BACKOFF
         self._start_at = float("-inf")
@@ -137,13 +133,6 @@ class HelperRunner(Runner):
     def opening(self) -> bool:
         """Whether the probe may still turn out to be there."""
         return self.reason is None and self._state is State.OPENING
-
-    def take(self, now: float) -> Values:
-        """What has arrived, unless it is too old to be true."""
-        with self._ready:
-            values, self._values = self._values, {}
-            self.asked_at = self._values_from
-            return values if now - self._values_from <= true_for(self.period) else {}
 
     def metadata(self) -> dict[str, Any]:
         """What the probe in the helper knows about its devices; empty until it has opened."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from runferry.sampler import context
+from support.openfiles import lowest_free_descriptor
 
 SHORT = b"device overlay mounted on / with fstype overlay\n"
 LONG = b"device server:/data mounted on /data with fstype nfs4 statvers=1.1\n\topts:\t" + b"rw," * 1400 + b"\n"
@@ -32,15 +31,9 @@ def test_what_cannot_be_read_is_none(machine, path):
     """Absent, a folder, no valid name: no error, and no descriptor is left open."""
     machine.write({"/folder/file": ""})
     ctx = machine.context()
-    before = _lowest_free_descriptor()
+    before = lowest_free_descriptor()
     assert ctx.read(path) is None
     assert ctx.list(path) == ([] if path != "/folder" else ["file"])
     assert ctx.link(path) is None
     assert ctx.exists(path) is (path == "/folder")
-    assert _lowest_free_descriptor() == before
-
-
-def _lowest_free_descriptor():
-    fd = os.open(os.devnull, os.O_RDONLY)
-    os.close(fd)
-    return fd
+    assert lowest_free_descriptor() == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from runferry.sampler.engine import MOST_WARNINGS, Engine
 from runferry.sampler.interpreter import interpreter
 from runferry.sampler.probe import LONGEST_LINE
 from runferry.sampler.supervisor import FIRST_BACKOFF, HelperRunner
+from support.openfiles import lowest_free_descriptor
 
 
 class Beat(Probe):
@@ -192,20 +192,14 @@ def test_no_descriptor_to_read_a_program(monkeypatch):
     """It is ended and the reason told; no thread ends with a traceback, and no pipe stays open."""
     ctx = Context(SamplerSettings(), own_pids=set())
     lines = LineChild(ctx, ["sleep", "60"])
-    before = _lowest_free_descriptor()
+    before = lowest_free_descriptor()
     monkeypatch.setattr("runferry.sampler.command.selectors.DefaultSelector", _no_descriptors)
     assert lines.newest(0.0) is None
     assert lines.error == "sleep cannot be read: [Errno 24] Too many open files"
     with pytest.raises(CommandError, match="Too many open files"):
         run(ctx, ["sleep", "60"])
-    assert (ctx.own_pids, _lowest_free_descriptor()) == (set(), before)
+    assert (ctx.own_pids, lowest_free_descriptor()) == (set(), before)
     lines.close()
-
-
-def _lowest_free_descriptor():
-    fd = os.open(os.devnull, os.O_RDONLY)
-    os.close(fd)
-    return fd
 
 
 def test_no_thread_for_the_sampler(machine, monkeypatch):

@@ -12,6 +12,7 @@ import threading
 import pytest
 from runferry.writer.command import CommandError, run_command
 from support.faultfs import FaultFS
+from support.openfiles import lowest_free_descriptor
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands as POSIX has them")
 
@@ -99,24 +100,18 @@ def _refused(monkeypatch, *names):
     monkeypatch.setattr(threading.Thread, "start", start)
 
 
-def _lowest_free_descriptor():
-    fd = os.open(os.devnull, os.O_RDONLY)
-    os.close(fd)
-    return fd
-
-
 @pytest.mark.parametrize("name", ["runferry-stdout", "runferry-stderr"])
 def test_without_a_thread_for_its_output_no_command_begins(monkeypatch, tmp_path, name):
     """It would stand still as soon as a pipe is full; nothing of it is left open."""
     _refused(monkeypatch, name)
-    before = _lowest_free_descriptor()
+    before = lowest_free_descriptor()
     with pytest.raises(CommandError, match="can't start new thread") as caught:
         run_command(["touch", str(tmp_path / "ran")], lambda pid: pytest.fail("a run has begun"), terminal=False)
     assert (caught.value.code, (tmp_path / "ran").exists()) == (126, False)
     for thread in threading.enumerate():
         if thread.name.startswith("runferry-std"):
             thread.join(10)
-    assert _lowest_free_descriptor() == before
+    assert lowest_free_descriptor() == before
 
 
 def test_without_a_thread_to_wait_the_command_is_waited_for(begin, monkeypatch):
