@@ -17,13 +17,15 @@ _MOST_RUNS = 64  # kept, of numbers without a gap
 class Numbering:
     """What the numbers of the records read so far tell."""
 
-    __slots__ = ("_orderly", "_passed", "_runs", "is_tangled", "last")
+    __slots__ = ("_begin", "_first", "_orderly", "_passed", "_runs", "is_tangled", "last")
 
-    def __init__(self, last: int | None) -> None:
+    def __init__(self, last: int | None, begin: int) -> None:
+        """`begin` is the offset at which they begin."""
         self.last = last
         """The last record's number; None where it has none, or is not known."""
         self.is_tangled = False
         """Records are still to come that were read before: a copy of them lay too early."""
+        self._begin, self._first = begin, 0
         self._orderly = 0  # numbers that followed each other; below 0: one did not
         self._passed: int | None = 0  # chunks lost since, if nothing else was
         self._runs: list[tuple[int, int, int]] = []  # first and last number, and the offset behind the last record
@@ -44,11 +46,11 @@ class Numbering:
 
     def follow(self, first: int, last: int, count: int, end: int, *, damaged: bool) -> None:
         """Records were read: `count` of them, the last of which ends at `end`. `damaged`: something before them was lost."""
-        self._passed = 0
+        self._passed, self._first = 0, self._first or first
         if not first or not last:
             self.last, self._orderly = None, -1
             return
-        if last - first + 1 != count or (self.last is not None and not damaged and first != self.last + 1):
+        if last - first + 1 != count or (self.last and not damaged and first != self.last + 1):
             self._orderly = -1
         elif self._orderly >= 0:
             self._orderly += count - (first - 1 != self.last)
@@ -69,4 +71,5 @@ class Numbering:
         if following is None or not num or not self.tells:
             return False
         # A log that was repaired skips numbers too, but few: those of a block are more.
-        return following <= num or (following - num - 1) * end >= _ELSEWHERE * num
+        skipped, mean = following - num - 1, (end - self._begin) / max(1, num - self._first + 1)
+        return skipped < 0 or skipped * mean >= _ELSEWHERE

@@ -75,7 +75,7 @@ class LogReader:
         self._begun = start  # where its first chunk lies
         self._damage: GapReason | None = None  # why the bytes from `position` on gave no record, if so
         self._waiting: GapReason | None = None  # what the bytes at `_at` are, should nothing more come
-        self._numbers = Numbering(None if start else 0)
+        self._numbers = Numbering(None if start else 0, start)
         self._headless = start == 0  # the file header is still to be checked
         self._foreign = self._final = False
         self._note = ""
@@ -293,7 +293,7 @@ class LogReader:
         if look.reason is not None:
             self._lose(look.reason, one=look.passed)
             if look.restarts:
-                self._numbers = Numbering(0)
+                self._numbers = Numbering(0, end)
         elif look.kind != TRAILER:
             return look.end, self._assemble(window, look, base + at)
         elif self.position == base + at:

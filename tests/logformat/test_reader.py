@@ -10,7 +10,17 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runferry.logformat import BLOCK_SIZE, FILE_HEADER, Gap, GapReason, LogReader, read_records
+from runferry.logformat import (
+    BLOCK_SIZE,
+    FILE_HEADER,
+    Framer,
+    Gap,
+    GapReason,
+    Healed,
+    LogReader,
+    open_reader,
+    read_records,
+)
 from support.frames import alert, console, gaps, log_of, payloads, read_all, read_live
 
 
@@ -336,3 +346,169 @@ def test_a_record_that_was_given_up_does_not_take_the_next_one_with_it():
     file.write(chunk(1, alert(2)))
 
     assert [item.payload for item in reader.poll()] == [alert(2)]
+
+
+def legacy(records: list[bytes]) -> bytes:
+    """A log as cores up to 0.17.5 wrote them: blocks are counted from behind the file header."""
+    out = bytearray()
+    framer = Framer(0)
+    for record in records:
+        framer.append(record, out)
+    return FILE_HEADER + bytes(out)
+
+
+@pytest.mark.parametrize("size", [*range(32_700, 32_768), 70_000])
+@pytest.mark.parametrize("live", [False, True], ids=["batch", "live"])
+def test_a_log_whose_header_lies_outside_its_blocks_is_read_whole(size, live):
+    """Whatever ends or begins at the edge of its first block, and of those behind it."""
+    records = [
+        console(1, size),
+        *(alert(num, "." * (num % 90)) for num in range(2, 900)),
+        console(900, 40_000),
+        alert(901),
+    ]
+    log = legacy(records)
+    found = read_live(log, [32_770, 40_000, 65_540]) if live else read_all(log)
+
+    assert payloads(found) == records
+    assert gaps(found) == []
+
+
+def test_damage_in_a_log_of_that_kind_costs_what_it_touched():
+    """At the edge of its blocks, where that is not known yet, too."""
+    items = read_all(legacy(RECORDS))
+    log = legacy(RECORDS)
+    for at in [*range(32_700, 32_800, 3), *range(65_500, 65_600, 3), 20_000]:
+        found = read_all(damaged(log, at, b"\xff\xff\xff"))
+        touched = {item.payload for item in items if item.offset < at + 3 and at < item.end}
+        there = set(payloads(found))
+
+        assert ALL - there in ({*()}, touched)
+        assert there <= ALL
+
+
+def test_reading_a_log_of_that_kind_may_start_at_any_record():
+    """And behind any, even where the zeros that end a block come next."""
+    log = legacy(RECORDS)
+    items = read_all(log)
+    for index in [*range(0, len(items), 37), *(at for at, item in enumerate(items) if item.end % BLOCK_SIZE < 40)]:
+        assert payloads(list(read_records(io.BytesIO(log), start=items[index].offset))) == RECORDS[index:]
+        rest = list(read_records(io.BytesIO(log), start=items[index].end))
+        assert (payloads(rest), gaps(rest)) == (RECORDS[index + 1 :], [])
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 255])
+def test_other_versions_of_the_format_are_read_like_ours(version):
+    """Whoever reads is told which one it is."""
+    log = damaged(LOG, 6, bytes([version]))
+    with open_reader(io.BytesIO(log)) as reader:
+        assert list(reader.finish()) == ITEMS
+        assert reader.header_version == version
+
+
+def test_the_version_is_not_known_before_the_header_is_read():
+    """Nor where reading starts behind it."""
+    reader = LogReader(io.BytesIO(LOG))
+    assert reader.header_version is None
+    next(reader.poll())
+    assert reader.header_version == 0
+    reader = LogReader(io.BytesIO(LOG), start=start_of(3))
+    list(reader.poll())
+    assert reader.header_version is None
+
+
+@pytest.mark.parametrize("bit", range(48))
+def test_a_flipped_bit_in_the_file_header_is_healed(bit):
+    """All is read, and the place is told."""
+    log = damaged(LOG, bit // 8, bytes([LOG[bit // 8] ^ 1 << bit % 8]))
+    with open_reader(io.BytesIO(log)) as reader:
+        assert list(reader.finish()) == ITEMS
+        assert (reader.healed, reader.header_version) == ([Healed(bit // 8, bit % 8)], 0)
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["batch", "live"])
+@pytest.mark.parametrize("size", [2, 7, 20, 512, 4096, BLOCK_SIZE])
+def test_behind_a_lost_file_header_everything_that_chains_is_read(size, live):
+    """Two bytes or the whole first block: one gap from the beginning of the file, and the records behind it."""
+    log = b"\xff" * size + LOG[size:]
+    found = read_live(log, [3, 10, 600, BLOCK_SIZE + 10]) if live else read_all(log)
+    first = found[0]
+
+    assert isinstance(first, Gap)
+    assert (first.offset, first.reason, gaps(found)) == (0, GapReason.BAD_HEADER, [first])
+    assert found[1:] == [item for item in ITEMS if item.offset >= max(7, size)]
+    assert first.records_lost == len(ITEMS) - len(found[1:])
+
+
+def test_a_gap_says_what_the_file_is_instead():
+    """In words, where that is known."""
+    assert "SwanLab" in gaps(read_all(b":SWL\xd6\xe1\x02"))[0].note
+    assert "begins with b'\\xffnothin'" in gaps(read_all(b"\xffnothing"))[0].note
+
+
+def test_a_file_header_that_is_on_its_way_is_waited_for():
+    """A network file system shows zeros before it shows the bytes."""
+    file = io.BytesIO(bytes(5))
+    reader = LogReader(file)
+    assert list(reader.poll()) == []
+    for shown in (20, len(LOG)):
+        file.seek(0)
+        file.write(LOG[:shown])
+    assert list(reader.finish()) == ITEMS
+
+
+@pytest.mark.parametrize("cut", [0, 7, 8, 13, 14, 20])
+def test_a_log_that_ends_in_a_bare_chunk_header_is_torn_there(cut):
+    """As those of SDK below 0.18 do: a header, or a part of one, and no payload."""
+    log = log_of(alert(1), alert(2))
+    end = read_all(log)[0].end
+    found = read_all(log[:end] + log[end : end + 7][: cut % 8])
+
+    assert payloads(found) == [alert(1)]
+    assert gaps(found) == ([Gap(end, cut % 8, GapReason.TORN_TAIL)] if cut % 8 else [])
+
+
+def test_a_log_that_ends_at_the_edge_of_a_block_is_torn_in_its_record():
+    """As those of later SDKs do; in a record of 45 chunks too, whose first one may be empty."""
+    large = console(2, 45 * (BLOCK_SIZE - 7) - 20_000)
+    for first in (console(1, 10_000), console(1, BLOCK_SIZE - 21)):
+        log = log_of(first, large, alert(3))
+        assert payloads(read_all(log)) == [first, large, alert(3)]
+        start = read_all(log)[1].offset
+        for blocks in (1, 2, 30, 44):
+            found = read_all(log[: blocks * BLOCK_SIZE])
+            assert payloads(found) == [first]
+            assert gaps(found) == [Gap(start, blocks * BLOCK_SIZE - start, GapReason.TORN_TAIL)]
+
+
+def test_a_log_twice_in_one_file_is_two_logs():
+    """Where one was appended to another, each is counted by its own numbers and blocks."""
+    found = read_all(LOG + LOG[:3_000] + b"x")
+
+    assert found[: len(ITEMS)] == ITEMS
+    assert gaps(found)[0] == Gap(len(LOG), 7, GapReason.BAD_SEQUENCE, 0)
+    assert payloads(found)[len(ITEMS) :] == RECORDS[: sum(end <= 3_000 for end in ENDS)]
+
+
+def test_a_sector_written_twice_gives_its_records_once():
+    """Their numbers were there before, or come again behind it."""
+    for begin, at in ((1024, 4096), (4096, 1024), (BLOCK_SIZE, 2 * BLOCK_SIZE), (2 * BLOCK_SIZE, BLOCK_SIZE), (0, 512)):
+        found = payloads(read_all(damaged(LOG, at, LOG[begin : begin + 512])))
+        assert len(found) == len(set(found))
+        assert set(found) <= ALL
+
+
+def test_two_halves_of_different_records_are_no_record():
+    """Blocks in the wrong order, where the parts of two rows make up one of the right length."""
+    rows = [
+        alert(num, f"{num:04}" * 41 + ".") for num in range(128, 3_000)
+    ]  # framed 181 bytes, of which blocks hold 181
+    assert {len(row) for row in rows} == {181 - 7}
+    log = log_of(alert(127, "." * 80), *rows)
+    blocks = [log[at : at + BLOCK_SIZE] for at in range(0, len(log), BLOCK_SIZE)]
+    known = {item.payload for item in read_all(log)}
+    for one in range(1, len(blocks) - 1):
+        for other in range(one + 1, len(blocks) - 1):
+            order = [*blocks]
+            order[one], order[other] = blocks[other], blocks[one]
+            assert set(payloads(read_all(b"".join(order)))) <= known
