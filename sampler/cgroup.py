@@ -91,6 +91,11 @@ class Groups:
                 self._paths[controller] = path
         self._mounts = read_mounts(ctx, pid)
 
+    @property
+    def known(self) -> bool:
+        """Whether the process tells: one that has ended sees no mounts any more, even while it is not reaped."""
+        return bool(self._mounts)
+
     def folders(self, controller: str) -> tuple[int, list[str]]:
         """(version, directories from the group up to the mount point); (0, []) where it is not mounted."""
         if controller in self._paths:

@@ -42,8 +42,6 @@ class Context:
         self.now = now
         self.tick += 1
         self._processes = None
-        if self.tick - self._limits_tick >= LIMITS_EVERY:
-            self._limits = None
 
     def path(self, path: str) -> str:
         """Where `path` really lies."""
@@ -98,9 +96,11 @@ class Context:
         return self._processes
 
     def limits(self) -> cgroup.Limits:
-        """The limits that hold for the monitored process, looked up every `LIMITS_EVERY` ticks."""
-        if self._limits is None:
-            self._limits = cgroup.find_limits(self, self.settings.pid, ignore=self.settings.no_cgroup)
+        """The limits that hold for the monitored process, looked up every `LIMITS_EVERY` ticks; its last once it ended."""
+        if self._limits is None or self.tick - self._limits_tick >= LIMITS_EVERY:
+            found = cgroup.find_limits(self, self.settings.pid, ignore=self.settings.no_cgroup)
+            ended = found.groups is not None and not found.groups.known
+            self._limits = self._limits if self._limits is not None and ended else found
             self._limits_tick = self.tick
         return self._limits
 

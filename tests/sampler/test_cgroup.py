@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
-from runferry.sampler.cgroup import count_cpus, memory_use, oom_kills, throttling
+from runferry.sampler import SamplerSettings
+from runferry.sampler.cgroup import Groups, count_cpus, memory_use, oom_kills, throttling
+from runferry.sampler.context import Context
 from runferry.sampler.probes.cgroup_events import CgroupEventsProbe
 from runferry.sampler.probes.cpu import CpuProbe
 from runferry.sampler.probes.memory import MemoryProbe
@@ -138,6 +144,28 @@ def test_resized_pod_is_noticed(machine):
         assert ctx.limits().cpus == 8
         ctx.begin(1001.0 + tick)
     assert ctx.limits().cpus == 2
+
+
+def test_a_process_that_has_ended_keeps_its_limits(machine):
+    """The last sample of a command, taken before it is reaped, has the share of the limit, not of the host."""
+    machine.load("cgroup-v2-k8s.json")
+    ctx = machine.context()
+    before = ctx.limits()
+    (machine.root / "proc/4242/mountinfo").unlink()
+    for tick in range(50):
+        ctx.begin(1001.0 + tick)
+        assert ctx.limits() is before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own answer")
+def test_a_process_that_is_not_reaped_sees_no_mounts():
+    """Which is how one that has ended is known here."""
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    ctx = Context(SamplerSettings())
+    assert [Groups(ctx, pid).known for pid in (os.getpid(), child.pid)] == [True, False]
+    child.wait()
+    assert not Groups(ctx, child.pid).known
 
 
 def test_unreadable_groups_leave_the_host(machine):
