@@ -33,6 +33,7 @@ from .errors import BundleError
 from .reading import Bundle, find_volumes, is_bundle
 from .remote import fetch, is_remote, shown
 from .unpacking import GOOD, RATIO, SMALL, Fate, FileResult, unpack
+from .volumes import SUMS
 
 PIPE = "-"
 _PIECE = 1 << 20
@@ -114,7 +115,7 @@ class _Opener:
         if is_remote(source) and path.is_dir():
             self.found.sources[path] = name
             return path
-        if is_bundle(path) or (not path.exists() and _has_volumes(path)):
+        if is_bundle(path) or ((path.name.endswith(SUMS) or not path.exists()) and _has_volumes(path)):
             return self._bundle(path, name)
         head = _head(path)
         if head.startswith((GZIP, ZSTD)):
@@ -148,7 +149,10 @@ class _Opener:
         """A folder for what has this key."""
         if self._lasting is None:
             return _Place(self._scratch())
-        return self._stack.enter_context(_kept(self._lasting / key))
+        try:
+            return self._stack.enter_context(_kept(self._lasting / key))
+        except OSError:  # nobody may write there: it costs no more than that nothing is remembered
+            return _Place(self._scratch())
 
     def _spool(self, path: Path, name: str) -> None:
         """Copy a pipe: bundles are read forward and back, logs more than once."""
@@ -261,20 +265,31 @@ class _Place:
 
 @contextlib.contextmanager
 def _kept(folder: Path) -> Iterator[_Place]:
-    """A folder that lasts; what was unpacked there goes when nobody uses it any more.
+    """A folder that lasts; what was unpacked there goes when nobody uses it any more, and the folder if nothing else is in it.
 
     Who comes first has it alone until `settle`; who comes then waits for that, and finds everything there.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / _LOCK).open("ab") as lock:
-        if not _locked(lock, alone=True, waits=False):
-            _locked(lock, alone=False, waits=True)
+    with _lock_of(folder) as lock:
         place = _Place(folder, lock=lock)
         try:
             yield place
         finally:
             if _locked(lock, alone=True, waits=False):
                 _sweep(folder, place.names)
+
+
+def _lock_of(folder: Path) -> BinaryIO:
+    """The lock of a folder, which is made for it, held."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileNotFoundError):  # it was swept at this moment
+            lock = (folder / _LOCK).open("ab")
+            if not _locked(lock, alone=True, waits=False):
+                _locked(lock, alone=False, waits=True)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock.fileno()), (folder / _LOCK).stat()):
+                    return lock
+            lock.close()
 
 
 def _locked(lock: BinaryIO, *, alone: bool, waits: bool) -> bool:
@@ -297,3 +312,7 @@ def _sweep(folder: Path, names: Iterable[str]) -> None:
         if Path(above) != folder:
             with contextlib.suppress(OSError):
                 Path(above).rmdir()
+    with contextlib.suppress(OSError):
+        if os.listdir(folder) == [_LOCK]:  # noqa: PTH208 - names are all that is needed
+            (folder / _LOCK).unlink()
+            folder.rmdir()

@@ -6,6 +6,7 @@ the bytes come, without a copy: an object store shows an object when all of it i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import posixpath
 import re
@@ -15,8 +16,10 @@ from typing import Any, BinaryIO
 from .blocks import Compressor
 from .errors import BundleError
 from .names import why_unsafe
+from .volumes import SUMS
 
 _VOLUME = re.compile(r"\.[0-9]{3,6}$")
+_END = re.compile(r"\.[0-9]{3,6}|\.sha256")
 
 
 def is_remote(place: object) -> bool:
@@ -54,7 +57,7 @@ def fetch(url: str, folder: Path) -> Path:
     """Copy what lies at `url` below `folder`: a file, the volumes of a bundle, or a folder of runs.
 
     Returns:
-        The file, the first volume, or the folder.
+        The file, a volume, or the folder.
 
     Raises:
         BundleError: nothing is there, it is refused, or it cannot be read.
@@ -64,13 +67,11 @@ def fetch(url: str, folder: Path) -> Path:
     if problem := why_unsafe(name):
         raise BundleError(f"{shown(url)}: {problem}")
     try:
-        if system.isfile(path):
-            return _copy(system, path, folder / name)
-        stem = _VOLUME.sub("", path)
-        volumes = sorted((v for v in system.glob(stem + ".*") if _VOLUME.search(v)), key=lambda v: (len(v), v))
-        if volumes:
+        if volumes := _volumes(system, path):
             copies = [_copy(system, volume, folder / posixpath.basename(volume)) for volume in volumes]
             return copies[0]
+        if system.isfile(path):
+            return _copy(system, path, folder / name)
         root = path.rstrip("/") + "/"
         for found in sorted(system.find(path)):
             below = found.removeprefix(root)
@@ -84,6 +85,17 @@ def fetch(url: str, folder: Path) -> Path:
     if not (folder / name).exists():
         raise BundleError(f"{shown(url)}: nothing is there")
     return folder / name
+
+
+def _volumes(system: Any, path: str) -> list[str]:
+    """The volumes of the bundle that one at `path` is of, and their list of digests; none if it is no volume."""
+    stem = _VOLUME.sub("", path).removesuffix(SUMS)
+    if system.exists(path) and stem == path:
+        return []
+    with contextlib.suppress(FileNotFoundError):
+        names = system.ls(posixpath.dirname(path), detail=False)
+        return [name for name in sorted(names) if name.startswith(stem) and _END.fullmatch(name[len(stem) :])]
+    return []
 
 
 def _copy(system: Any, source: str, target: Path) -> Path:
@@ -108,7 +120,7 @@ class RemoteSink:
         self._at = 0
         self._digest = hashlib.sha256()
         self._sums: list[tuple[str, str]] = []
-        there = [path for path in (self._path, self._path + ".sha256") if self._call(self._system.exists, path)]
+        there = [path for path in (self._path, self._path + SUMS) if self._call(self._system.exists, path)]
         if there and not overwrite:
             raise BundleError(f"{shown(url)} is there already: another name, or --overwrite")
         for path in there:
@@ -147,7 +159,7 @@ class RemoteSink:
         written = [name for name, _ in self._sums]
         if self._split:
             text = "".join(f"{digest}  {posixpath.basename(name)}\n" for name, digest in self._sums)
-            written.append(self._path + ".sha256")
+            written.append(self._path + SUMS)
             self._call(self._system.pipe_file, written[-1], text.encode())
         return [self._system.unstrip_protocol(name) for name in written]
 

@@ -41,7 +41,7 @@ def command(paths: tuple[str | Path, ...], *, as_json: bool, stale_after: float)
     (.gz, .zst), `-` and URLs are read as they are. Exit code 1: a log or bundle is damaged, or a log or folder unreadable.
     """
     try:
-        with opened_paths(paths or (Path("wandb"),)) as found:
+        with opened_paths(paths or (Path("wandb"),), lasts=True) as found:
             is_good = _list(found, stale_after, as_json=as_json, hints=not paths)
     except UsageError as error:
         raise click.UsageError(str(error)) from error

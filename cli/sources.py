@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..sync.errors import UsageError
+from ..sync.places import default_state_dir
 from ..sync.plan import expanded
 from .text import printable
 
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened_paths(sources: Iterable[str | Path], *, lasting: Path | None = None) -> Iterator[Opened]:
+def opened_paths(sources: Iterable[str | Path], *, lasts: bool = False) -> Iterator[Opened]:
     """Plain paths for the sources of a command, as `bundle.opened` gives them; what is wrong with bundles goes to standard error.
+
+    With `lasts` side files of a sync beside logs that were packed are kept, in the state directory, and found again.
 
     Raises:
         click.ClickException: a bundle is refused, or cannot be read at all.
@@ -33,6 +37,10 @@ def opened_paths(sources: Iterable[str | Path], *, lasting: Path | None = None) 
             else:
                 yield from expanded([source])
 
+    lasting: Path | None = None
+    if lasts:
+        with contextlib.suppress(UsageError):  # a user without a home directory
+            lasting = default_state_dir() / "bundles"
     with contextlib.ExitStack() as stack:
         try:
             found = stack.enter_context(opened([*plain()], lasting=lasting))

@@ -165,7 +165,7 @@ def command(
         settings = SyncSettings(**settings_of(options))
         key = _key(settings.base_url, key_file, from_stdin=key_stdin)
         watching = _watching(interval, idle, writer) if watches else None
-        with _ended_by_sigterm(), opened_paths(paths or (Path("wandb"),), lasting=_bundles()) as found:
+        with _ended_by_sigterm(), opened_paths(paths or (Path("wandb"),), lasts=True) as found:
             if deletes and found.sources:
                 raise click.ClickException("--delete-after-verify deletes run directories, and these runs are packed")
             named = tuple(map(found.shown, found.paths))
@@ -190,17 +190,6 @@ def command(
     except (NoCredentials, UsageError) as error:
         raise click.ClickException(str(error)) from None  # as clear without the usage line
     raise click.exceptions.Exit(code)
-
-
-def _bundles() -> Path | None:
-    """Where cursors of what is packed are kept; None for a user without a home directory."""
-    from ..sync.errors import UsageError
-    from ..sync.places import default_state_dir
-
-    try:
-        return default_state_dir() / "bundles"
-    except UsageError:
-        return None
 
 
 def _key(base_url: str, key_file: Path | None, *, from_stdin: bool) -> ApiKey | None:
