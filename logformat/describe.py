@@ -34,7 +34,7 @@ def describe(record: Record) -> dict[str, Any]:
     if record.kind in {"output", "output_raw"}:
         stream = _LEVELS.get(message.output_type, "stdout")
         return {"stream": stream, "timestamp": _seconds(message.timestamp), "line": message.line}
-    return _plain(message)
+    return plain_fields(message)
 
 
 def _change(message: Any) -> dict[str, Any]:
@@ -46,7 +46,8 @@ def _change(message: Any) -> dict[str, Any]:
     return said
 
 
-def _plain(message: Any) -> dict[str, Any]:
+def plain_fields(message: Any) -> dict[str, Any]:
+    """The fields that a message sets, by their names."""
     from google.protobuf.json_format import MessageToDict
 
     plain: dict[str, Any] = {}
@@ -62,7 +63,7 @@ def _plain(message: Any) -> dict[str, Any]:
             one = MessageToDict(message, preserving_proto_field_name=True)
             plain[name] = one.get(name, one.get(field.json_name))
         else:
-            plain[name] = _plain(value)
+            plain[name] = plain_fields(value)
     return plain
 
 
