@@ -1,4 +1,4 @@
-"""The helper process that hosts one probe of a vendor library: `python -m runferry.sampler.helper`.
+"""The helper process that hosts one probe of a vendor library; `supervisor` starts it.
 
 Why a process: a thread stuck in a driver keeps the training process from exiting and holds the library's locks; a
 helper can be killed, survives nothing it should not, and its memory is not the trainer's.
@@ -24,6 +24,7 @@ import time
 from typing import IO, Any
 
 from .context import Context
+from .keys import numbers
 from .probe import Probe
 from .registry import load
 from .runners import InlineRunner
@@ -70,14 +71,17 @@ class Host:
             stats = self._runner.stats
             stats.last_error = None
             self._runner.request(self._ctx.now)
-            values = self._runner.take(self._ctx.now)
+            values = numbers(self._runner.take(self._ctx.now))
             notices = list(self._runner.probe.notices)
             return {"values": values, "duration": stats.duration, "error": stats.last_error, "notices": notices}
         raise ValueError(f"no such request: {request['op']!r}")
 
     def _open(self, request: dict[str, Any]) -> dict[str, Any]:
         self._ctx = Context(SamplerSettings(**request["settings"]), root=request["root"], own_pids={os.getpid()})
-        probe: Probe = load(request["probe"])()
+        try:
+            probe: Probe = load(request["probe"])()
+        except (Exception, SystemExit) as error:  # a module of others, or one that this process does not find
+            return {"failed": f"{request['probe']} cannot be loaded: {error!r}"}
         probe.instance = request["instance"]
         self._runner = InlineRunner(probe, self._ctx)
         self._runner.least = 0.0  # the sampler asks when it is time
@@ -111,10 +115,6 @@ def main() -> None:
         while True:
             request = json.loads(requests.get())
             answer = {"id": request["id"], **host.answer(request)}
-            pipe.write(json.dumps(answer).encode() + b"\n")
+            pipe.write(json.dumps(answer, default=str).encode() + b"\n")
     except Exception:  # the sampler sees the exit status
         os._exit(1)  # an orderly exit would wait for the thread that holds standard input
-
-
-if __name__ == "__main__":
-    main()

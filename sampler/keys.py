@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from .probe import Values
 
@@ -13,6 +14,15 @@ _LARGEST = 1 << 64  # no counter goes beyond; the text of an integer can be as l
 
 def _is_finite(value: float) -> bool:
     return math.isfinite(value) if isinstance(value, float) else abs(value) <= _LARGEST
+
+
+def numbers(values: Mapping[Any, object]) -> Values:
+    """Of what a probe wrote what JSON can hold and a record may: finite numbers under keys that are text."""
+    return {
+        key: value
+        for key, value in values.items()
+        if isinstance(key, str) and isinstance(value, (int, float)) and _is_finite(value)
+    }
 
 
 class KeyTable:

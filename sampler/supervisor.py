@@ -23,6 +23,10 @@ KILL_OPENING_AFTER = 120.0  # s; the first start of a driver that nobody keeps l
 FIRST_BACKOFF, LONGEST_BACKOFF = 5.0, 300.0  # s before a helper is started again
 LONGEST_LINE = 4 << 20  # bytes of one answer
 
+# This package, and a probe of another, may be where only this process looks for modules: last, so that nothing of the
+# interpreter's own is replaced.
+_START = "import sys; sys.path += sys.argv[1:];"
+
 
 class Child(Protocol):
     """What is used of `subprocess.Popen`."""
@@ -51,14 +55,15 @@ def spawn_helper() -> Child:
     python = interpreter()
     if python is None:
         raise FileNotFoundError(f"sys.executable is {sys.executable!r}, which is no Python")
-    # The working folder is not on the path: a user's `json.py` must not become the helper's.
+    # The working folder is not first on the path: a user's `json.py` must not become the helper's.
     environ = {**os.environ, "PYTHONSAFEPATH": "1"}
     if "PYTHONPATH" in environ:
         parts = environ["PYTHONPATH"].split(os.pathsep)
         absolute = [str(Path(part).absolute()) for part in parts if part]
         environ["PYTHONPATH"] = os.pathsep.join(absolute)
+    places = [place for place in sys.path if isinstance(place, str) and os.path.isabs(place)]  # noqa: PTH117 - text
     return subprocess.Popen(  # noqa: S603 - this interpreter, no shell
-        [python, "-m", f"{__package__}.helper"],
+        [python, "-c", f"{_START} from {__package__}.helper import main; main()", *places],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

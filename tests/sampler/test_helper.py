@@ -414,3 +414,29 @@ def test_a_checkup_has_rates_of_a_library(machine, name):
     settings = SamplerSettings(probe_intervals={name: 60.0} if name else {})
     found = check(settings, root=str(machine.root), probes=[helper_probes.Rate()], within=20.0)
     assert [(finding.state, finding.keys) for finding in found.findings] == [("ok", ("rate.value",))]
+
+
+def test_odd_values_cost_no_other(run_in_helper):
+    """As where a probe runs in this process: they are left out, and the helper lives on."""
+    runner = opened(run_in_helper("Odd"))
+    values = answer(runner, 1.0)
+    assert {key: values[key] for key in values if key != "steady.pid"} == {"steady.count": 1, "odd.good": 1.5}
+    assert (runner.stats.errors, runner.metadata()) == (0, {"gpu_type": "b'bytes'"})
+
+
+def test_a_helper_finds_modules_where_this_process_does(monkeypatch, tmp_path, run_in_helper):
+    """A path that a program or a launcher has set is no part of the environment; it is looked at last."""
+    (tmp_path / "json.py").write_text("raise ImportError('not this one')")
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert answer(opened(run_in_helper("Steady")), 1.0)["steady.count"] == 1
+
+
+def test_a_probe_that_its_helper_cannot_load_says_so(run_in_helper):
+    """By name and cause, not by an exit status."""
+    import helper_probes
+
+    runner = run_in_helper("Steady")
+    runner.probe = type("Nowhere", (helper_probes.Steady,), {"__module__": "no_such_module"})()
+    opened(runner)
+    assert runner.stats.last_error.startswith("no_such_module:Nowhere cannot be loaded: ModuleNotFoundError")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -72,6 +73,19 @@ class Failing(Steady):
     def sample(self, ctx, out):
         out["failing.before"] = 1
         raise RuntimeError("no luck")
+
+
+class Odd(Steady):
+    """Writes what no record holds, and what JSON cannot."""
+
+    name = "odd"
+
+    def sample(self, ctx, out):
+        super().sample(ctx, out)
+        out |= {"odd.nan": math.nan, "odd.huge": 10**5000, "odd.object": object(), b"odd.bytes": 1, "odd.good": 1.5}
+
+    def metadata(self):
+        return {"gpu_type": b"bytes"}
 
 
 class Missing(Steady):
