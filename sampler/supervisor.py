@@ -120,8 +120,10 @@ class HelperRunner(DeferredRunner):
                 self._retire()
                 return False
             self._look_after(now)
-            if self._state is State.ABSENT and now >= self._start_at:
-                self._start(now)
+            starting = self._state is State.ABSENT and now >= self._start_at
+        if starting:  # without the lock, which the end of sampling takes: the interpreter's disk may not answer
+            self._start(now)
+        with self._ready:
             if self._state is not State.IDLE or not self.due(now):
                 return False
             line = self._request(now, State.ASKED, {"op": "sample"})
@@ -194,6 +196,13 @@ class HelperRunner(DeferredRunner):
             self._note_error(f"helper process cannot be started: {error}")
             self._put_off(now)
             return
+        with self._ready:
+            if self._closed:
+                _abandon(child)
+            else:
+                self._begin(now, child)
+
+    def _begin(self, now: float, child: Child) -> None:
         self._child = child
         self._ctx.own_pids.add(child.pid)
         line, name = self._request(now, State.OPENING, self._opening()), f"runferry-{self.probe.label}"
@@ -319,6 +328,16 @@ class HelperRunner(DeferredRunner):
             _close(self._opening_pipe)
             _close(child.stdout)
             child.returncode = 0  # not ours to wait for
+
+
+def _abandon(child: Child) -> None:
+    """End a child that came too late."""
+    with contextlib.suppress(OSError):
+        child.kill()
+    for pipe in (child.stdin, child.stdout):
+        _close(pipe)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(1.0)
 
 
 def _again(pipe: IO[bytes] | None) -> IO[bytes] | None:

@@ -164,6 +164,31 @@ def test_the_backoff_has_an_end():
     assert waits == [FIRST_BACKOFF, 10, 20, 40, 80, 160, LONGEST_BACKOFF, LONGEST_BACKOFF, LONGEST_BACKOFF]
 
 
+def test_an_interpreter_whose_disk_does_not_answer():
+    """The end of sampling does not wait for a helper that is being started, and the helper ends when it comes."""
+    begun, release, children = threading.Event(), threading.Event(), []
+
+    def spawn():
+        begun.set()
+        assert release.wait(20)
+        children.append(Played(900_000_000))
+        return children[0]
+
+    ctx = Context(SamplerSettings(), own_pids=set())
+    runner = HelperRunner(Library(), ctx, threading.Condition(), spawn=spawn)
+    tick = threading.Thread(target=runner.request, args=(0.0,))
+    tick.start()
+    assert begun.wait(20)
+    runner.dismiss()
+    runner.close(0.1)
+    release.set()
+    tick.join(20)
+    (child,) = children
+    assert (child.killed, child.stdin.closed, child.stdout.closed, child.returncode) == (1, True, True, 0)
+    assert ctx.own_pids == set()
+    child.end()
+
+
 def test_a_forked_child_has_nothing_left_of_the_helper(played):
     """No end of a pipe, also of a request that is still being written, and no process that it could wait for."""
     played.request(0.0)
