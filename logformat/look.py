@@ -41,9 +41,10 @@ TRAILER = -1
 
 _FULL, _FIRST, _LAST = int(ChunkType.FULL), int(ChunkType.FIRST), int(ChunkType.LAST)
 _MAX_PAYLOAD = BLOCK_SIZE - CHUNK_HEADER_SIZE
-_EFFORT = 32 * BLOCK_SIZE  # bytes that may be summed in one damaged block: it is hostile, or hopeless, beyond that
+_EFFORT = 16 * BLOCK_SIZE  # bytes that may be summed for one damaged block: it is hostile, or hopeless, beyond that
 _SECTOR = 512  # bytes that a disk writes at once, at least
-_MENDING = 64  # what looking for a flipped bit costs beside the sum of as many bytes
+_MENDING = 16  # what looking for a flipped bit counts beside the sum of as many bytes
+_TRYING = 32  # what a place counts where a header may lie
 _SMALLEST = CHUNK_HEADER_SIZE + 4  # bytes of a framed record that has a number and a body
 _HEADER_AT = re.compile(rb"(?s)(?=.{5}[\x00-\x7f][\x01-\x04])")  # where the length may be one and the type exists
 
@@ -125,6 +126,7 @@ class Looker:
                 return Look(end, None, kind, payload)
             reason = GapReason.BAD_CRC
         before = self._begin(window, at)
+        self._spent += length if reason is GapReason.BAD_CRC else 0
         found = self._damaged(window, at, edge, reason, due)
         if found.end is not None and self._is_short and not window.final:
             found = Look(None, reason)
@@ -285,6 +287,8 @@ class Looker:
         """Where good chunks begin that others follow, from `begin` to `stop`."""
         buffer = window.buffer
         for match in _HEADER_AT.finditer(buffer, begin, stop):
+            if not self._can_spend(_TRYING):
+                return
             at = match.start()
             end = at + CHUNK_HEADER_SIZE + (buffer[at + 4] | buffer[at + 5] << 8)
             if end > stop:
@@ -302,6 +306,8 @@ class Looker:
         """The same for chunks across the edge of the block, as `_crossing` takes them."""
         buffer = window.buffer
         for match in _HEADER_AT.finditer(buffer, begin, edge + CHUNK_HEADER_SIZE - 1):
+            if not self._can_spend(_TRYING):
+                return
             at = match.start()
             end = at + CHUNK_HEADER_SIZE + (buffer[at + 4] | buffer[at + 5] << 8)
             if end <= edge:
