@@ -11,7 +11,7 @@ import orjson
 from .history import Path
 from .plainrows import Block, Gathered, PlainRows, in_blocks
 from .record import Batch, Record
-from .values import loads
+from .values import glance
 
 if TYPE_CHECKING:
     from .runstate import RunState
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Cells = tuple[Path, "range | list[int]", list[Any], list[bytes]]
 """A key, the rows that have it, counted from the first one of a block, and their values, also as JSON texts."""
 _INT64_LIMIT = 2**63
+_NUMBERS = frozenset({int, float})
+_SCALARS = _NUMBERS | {str, bool}
 
 
 @dataclass
@@ -37,6 +39,7 @@ class CellRows(PlainRows):
         where = rows.items(first, end - 1)
         texts = rows.values[where]
         values = _values(texts)
+        are_exact = _are_exact(values)
         cells: list[Cells] = []
         for path, having, items in self.cells(rows, first, end):
             if isinstance(items, range):
@@ -45,7 +48,9 @@ class CellRows(PlainRows):
             else:
                 mine = [values[item - where.start] for item in items]
                 mine_as_text = [texts[item - where.start] for item in items]
-            cells.append((path, having, _exact(mine, mine_as_text), mine_as_text))
+            if not are_exact and not _are_exact(mine):
+                mine = list(map(glance, mine_as_text))
+            cells.append((path, having, mine, mine_as_text))
         return CellBlock(**vars(block), cells=cells)
 
 
@@ -77,19 +82,18 @@ class BatchFold:
 
 
 def _values(texts: Sequence[bytes]) -> list[Any]:
-    """The values of texts that are one JSON value each, but for large integers: see `_exact`."""
+    """The values of texts that are one JSON value each; floats may stand for large integers: see `_are_exact`."""
     try:
         values: list[Any] = orjson.loads(b"[%b]" % b",".join(texts))
     except orjson.JSONDecodeError:  # NaN or Infinity among them
-        return list(map(loads, texts))
+        return list(map(glance, texts))
     return values
 
 
-def _exact(values: list[Any], texts: list[bytes]) -> list[Any]:
-    """The values of one key, with those in place of which there may stand others because they have large integers."""
+def _are_exact(values: list[Any]) -> bool:
+    """Whether none of these values may be another one than its text says: no large number, list or object is among them."""
     kinds = set(map(type, values))
-    if kinds <= {float, int} and -_INT64_LIMIT < min(values) <= max(values) < _INT64_LIMIT:
-        return values
-    if kinds <= {str, bool}:
-        return values
-    return list(map(loads, texts))
+    if not kinds <= _SCALARS:
+        return False
+    numbers = values if kinds <= _NUMBERS else [value for value in values if type(value) in _NUMBERS]
+    return not numbers or -_INT64_LIMIT < min(numbers) <= max(numbers) < _INT64_LIMIT

@@ -17,7 +17,7 @@ from .config import put
 from .constants import MAX_NESTING
 from .history import Path
 from .media import is_mark, whole_values
-from .values import loads, loads_all
+from .values import glance, loads, loads_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Column", "Rows"]
 
 _WINDOW = 1024  # rows built at once
-_ABSENT = object()
 
 
 class Rows(Sequence[dict[str, Any]]):
@@ -170,7 +169,9 @@ class Rows(Sequence[dict[str, Any]]):
             column = self._columns.get(path)
             if column is None:
                 column = self._add(path)
-            if isinstance(rows, range):
+            if len(rows) == 1:
+                column.append(begin + rows[0], values[0], texts[0])
+            elif isinstance(rows, range):
                 column.extend(range(begin + rows.start, begin + rows.stop), values, texts)
             else:
                 column.extend([begin + row for row in rows], values, texts)
@@ -205,7 +206,7 @@ class Rows(Sequence[dict[str, Any]]):
                 self._open.pop(path, None)
                 column.replace_last(value, text)
                 continue
-            if len(path) > 1 and (len(path) > MAX_NESTING or not self._note(path, row, value)):
+            if len(path) > 1 and (len(path) > MAX_NESTING or not self._note(path, row, text)):
                 continue
             if self._inner.get(path) == row:
                 self._drop_below(path, row)
@@ -222,13 +223,13 @@ class Rows(Sequence[dict[str, Any]]):
             column is not None and column.last_row == row for column in above
         )
 
-    def _note(self, path: Path, row: int, value: Any = _ABSENT) -> bool:
+    def _note(self, path: Path, row: int, text: bytes | None = None) -> bool:
         """Make room for a key of several levels in the last row; False if an object above it has taken the value."""
         for depth in range(1, len(path)):
             above = path[:depth]
             column = self._columns.get(above)
-            if value is not _ABSENT and column is not None and column.last_row == row:
-                if self._set_inside(column, path[depth:], value):
+            if text is not None and column is not None and column.last_row == row:
+                if self._set_inside(column, path[depth:], loads(text)):
                     return False
                 self._drop(above)
             self._inner[above] = row
@@ -312,7 +313,10 @@ def _one(row: int) -> tuple[int, int]:
 
 
 def _readable(paths: tuple[Path, ...], texts: list[bytes]) -> Iterable[tuple[Path, Any, bytes]]:
-    """The items whose text is JSON, with their values."""
+    """The items whose text is JSON, with their values; of lists and objects those of `glance`."""
+    joined = b",".join(texts)
+    if b"{" in joined or b"[" in joined:
+        return _one_by_one(paths, texts)
     try:
         return zip(paths, loads_all(texts), texts, strict=True)
     except ValueError:
@@ -322,7 +326,7 @@ def _readable(paths: tuple[Path, ...], texts: list[bytes]) -> Iterable[tuple[Pat
 def _one_by_one(paths: tuple[Path, ...], texts: list[bytes]) -> Iterator[tuple[Path, Any, bytes]]:
     for path, text in zip(paths, texts, strict=True):
         try:
-            value = loads(text)
+            value = glance(text)
         except ValueError:
             continue
         yield path, value, text

@@ -50,7 +50,7 @@ def whole_values(items: list[Item], is_free: Callable[[Path], bool]) -> list[Ite
     homes = {
         home
         for home in marked - paths
-        if taken.isdisjoint(home[:depth] for depth in range(1, len(home))) and is_free(home)
+        if len(home) < MAX_NESTING and taken.isdisjoint(home[:depth] for depth in range(1, len(home))) and is_free(home)
     }
     parts: dict[Path, list[Item]] = {}
     for item in items:
@@ -80,12 +80,12 @@ def _above(path: Path, homes: set[Path]) -> Path | None:
 def _joined(home: Path, items: list[Item]) -> Item | None:
     """One value of its parts; None if it would nest deeper than readers take."""
     whole: dict[str, Any] = {}
-    for path, value, _ in items:
-        if len(path) <= MAX_NESTING:
-            put(whole, path[len(home) :], value)
     if all(len(path) == len(home) + 1 for path, _, _ in items):  # the log's own numbers
         text = b"{%b}" % b",".join(json.dumps(path[-1]).encode() + b":" + text for path, _, text in items)
     else:
+        for path, _, text in items:
+            if len(path) <= MAX_NESTING:
+                put(whole, path[len(home) :], loads(text))
         text = json.dumps(whole, ensure_ascii=False).encode()
     try:
         loads(text)
