@@ -21,6 +21,8 @@ COMMANDS = {
     "clean": "Delete run directories of which everything is at the server.",
     "ls": "The state of every run found.",
     "show": "What a log holds: records, rows, summary, damage.",
+    "repair": "Damaged logs as new, sound ones, for readers that stop at damage.",
+    "export": "Runs as Parquet, CSV, JSONL, TensorBoard event files, or a page.",
     "pack": "Runs as one checked file, to carry where no network goes.",
     "unpack": "The runs of such a file as directories again.",
     "record": "Run a command: samples, console and exit code in a log, no code change.",
