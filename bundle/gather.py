@@ -6,6 +6,7 @@
 | `.cursor`, `.lock`, `.alive`, `.synced`, `.syncstate` beside a log | no: they speak of a process, or of what some server has, and a bundle holds data |
 | `tmp/` | no: what was on its way when a process was killed |
 | a link below `files/` | what it leads to, if that is a regular file in the run directory; outside of it with `follow_links` |
+| a content of an artifact that the log places elsewhere | as `artifacts/<MD5>`, if it is there and has the MD5 that the log gives |
 | other links, pipes, devices | no |
 | a log in any other folder | the log alone |
 """
@@ -23,6 +24,7 @@ from ..logformat.rundir import LOG_SUFFIX
 from .errors import BundleError
 from .manifest import LeftOut
 from .names import MAX_PARTS, why_unsafe
+from .staged import staged_contents
 
 _SIDE_FILES = tuple(f"{LOG_SUFFIX}.{kind}" for kind in ("alive", "cursor", "lock", "synced", "syncstate"))
 _UNCARRIED = frozenset({"tmp"})
@@ -99,6 +101,7 @@ def _gathered(base: Path, whole: set[Path], single: set[Path], shut: list[OSErro
                 left_out[name] = reason
             elif real is not None:
                 found[name] = Found(name, real, folder, is_log=path.parent == folder and path.suffix == LOG_SUFFIX)
+        _add_staged(folder, base, found, left_out)
     for log in single:
         real, reason = _resolved(log, log.parent, follow_links=follow_links)
         if reason:
@@ -109,6 +112,22 @@ def _gathered(base: Path, whole: set[Path], single: set[Path], shut: list[OSErro
     gathered.files = [found[name] for name in order]
     gathered.left_out = [LeftOut(name, left_out[name]) for name in sorted(left_out)]
     return gathered
+
+
+def _add_staged(folder: Path, base: Path, found: dict[str, Found], left_out: dict[str, str]) -> None:
+    """What the logs in a run directory place outside of it."""
+    prefix = f"{_name(folder, base)}/artifacts/"
+    logs = [item for item in found.values() if item.is_log and item.root == folder]
+    for log in logs:
+        here = {name.removeprefix(prefix) for name in found if name.startswith(prefix)}
+        try:
+            for name, path, problem in staged_contents(log.path, folder, here):
+                if problem:
+                    left_out[prefix + name] = problem
+                else:
+                    found[prefix + name] = Found(prefix + name, path, path, is_log=False)
+        except OSError:
+            continue  # whoever packs the log says what is wrong with it
 
 
 def _name(path: Path, base: Path) -> str:
