@@ -1,6 +1,6 @@
 """Read a log and time it: run by `read_speed`.
 
-read_child.py FILE frames|fold
+read_child.py FILE frames|fold|load
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import resource
 import sys
 import time
 
-from runferry.logformat import Batch, LogReader, RunState, read_records
+from runferry.logformat import Batch, LogReader, RunState, load
 
 began, cpu = time.perf_counter(), time.process_time()
 if sys.argv[2] == "frames":
     with open(sys.argv[1], "rb", buffering=0) as file:
         count = sum(len(item.entries) for item in LogReader(file).batches() if isinstance(item, Batch))
-else:
-    count = RunState(keep_rows=False).add_all(read_records(sys.argv[1])).row_count
+elif sys.argv[2] == "fold":
+    with open(sys.argv[1], "rb", buffering=0) as file:
+        count = RunState(keep_rows=False).add_batches(LogReader(file).batches()).row_count
+else:  # all rows kept
+    count = len(load(sys.argv[1]).rows)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({"wall": time.perf_counter() - began, "cpu": time.process_time() - cpu, "rss": peak, "count": count}))

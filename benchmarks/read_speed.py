@@ -25,10 +25,11 @@ def main() -> str:
             make(log, count, metrics, "peer")
             size = log.stat().st_size / 1e6
             inspect = [core(), "leet", "inspect", "--no-observability", "--summary", "--run-file", log, directory]
-            frames, fold, theirs = rounds(
+            frames, fold, load, theirs = rounds(
                 3,
                 lambda log=log: child(OURS, "read_child.py", log, "frames"),
                 lambda log=log: child(OURS, "read_child.py", log, "fold"),
+                lambda log=log: child(OURS, "read_child.py", log, "load"),
                 lambda command=inspect: vars(measure(command)),
             )
             what = f"{count:,} x {metrics}, {size:.0f} MB"
@@ -45,6 +46,8 @@ def main() -> str:
                     f"{peer / ours:.1f}x",
                 ]
             )
+            kept = f"{median_of(load, 'wall'):.2f} s, {median_of(load, 'rss') / 1e6:.0f} MB"
+            rows.append([what, "all rows kept", kept, "", ""])
             log.unlink()
     finally:
         shutil.rmtree(directory)
