@@ -198,8 +198,8 @@ def test_a_silent_tls_server_ends_by_the_deadline_of_connecting(serve):
     server = serve(silent)
     started = time.monotonic()
     with pytest.raises(DeadlineError, match="no connection in time"):
-        Endpoint(server.url.replace("http:", "https:")).get(connect_within=0.3)
-    assert time.monotonic() - started < 2.0
+        Endpoint(server.url.replace("http:", "https:")).get(connect_within=0.3, within=60.0)
+    assert time.monotonic() - started < 30.0
 
 
 def test_nobody_listens_and_nobody_is_called_so():
