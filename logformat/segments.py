@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -145,12 +146,12 @@ def fold(logs: Sequence[Path | BinaryIO], state: RunState, overlap: str = "last"
 def _opening_of(log: Path | BinaryIO) -> Opening:
     """What a log says before its first row; of an open file that cannot be read twice, nothing is known."""
     if isinstance(log, Path):
-        with log.open("rb", buffering=0) as file:
+        with open_log(log) as file:
             return opening_of(file)
     if not log.seekable():
         return Opening(is_known=False)
     begin = log.tell()
-    opening = opening_of(log)
+    opening = opening_of(open_log(log))
     log.seek(begin)
     return opening
 
@@ -158,8 +159,8 @@ def _opening_of(log: Path | BinaryIO) -> Opening:
 def load(*sources: str | os.PathLike[str] | BinaryIO, overlap: str = "last") -> RunState:
     """Everything that a run's logs hold: rows, samples, console, config, summary, and the gaps in them.
 
-    A source is a log, a directory (that of a run; or a tree of them, if all are of one run), or an open file. Several
-    are the logs of one run; they count in the order of their start, whatever order they are given in, open files as
+    A source is a log, plain or packed; a directory (that of a run; or a tree of them, if all are of one run); `-`, standard
+    input; or an open file. Several are the logs of one run; they count in the order of their start, whatever order they are given in, open files as
     given and behind the others.
 
     Args:
@@ -171,9 +172,10 @@ def load(*sources: str | os.PathLike[str] | BinaryIO, overlap: str = "last") -> 
         OSError: a file cannot be opened or read, or a directory holds no log; names it.
         ValueError: as `in_order`; or `overlap` is none of these.
     """
-    paths = [Path(source) for source in sources if isinstance(source, (str, os.PathLike))]
-    logs = [log for path in paths for log in _logs_of(path)]
-    files = [source for source in sources if not isinstance(source, (str, os.PathLike))]
+    named = [source for source in sources if isinstance(source, (str, os.PathLike)) and source != "-"]
+    logs = [log for path in named for log in _logs_of(Path(path))]
+    given: list[BinaryIO] = [source for source in sources if not isinstance(source, (str, os.PathLike))]
+    files = [sys.stdin.buffer] * ("-" in sources) + given
     ordered: list[Path | BinaryIO] = [*(in_order(logs) if len(logs) > 1 else logs), *files]
     state = RunState()
     for _ in fold(ordered, state, overlap):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 
 import pytest
@@ -53,6 +54,21 @@ def test_logs_of_one_run_count_in_the_order_of_their_start(run):
     assert state.exit_code is None
     assert load(second, first).exit_code == 0
     assert load(second, first, second).row_count == 3
+
+
+def test_packed_logs_pipes_and_open_files_are_sources(run, tmp_path, monkeypatch):
+    """They are stitched as plain logs are, wherever their bytes can be read twice."""
+    whole = load(*run)
+    packed = [tmp_path / f"run-{at}.wandb.gz" for at in range(3)]
+    for log, path in zip(run, packed, strict=True):
+        path.write_bytes(gzip.compress(log.read_bytes()))
+    assert load(*packed).rows == whole.rows
+    with packed[0].open("rb") as first, run[1].open("rb") as second, packed[2].open("rb") as third:
+        assert load(first, second, third).rows == whole.rows
+
+    with open(packed[0], "rb") as given:  # noqa: PTH123 - what a shell does for `<`
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(given))
+        assert load("-").rows == load(run[0]).rows
 
 
 def test_a_directory_stands_for_its_logs(run, tmp_path):
