@@ -9,10 +9,17 @@ from .history import Path
 from .values import loads
 
 
-def change_config(config: dict[str, Any], change: Any, lost: dict[Path, None]) -> None:
+def change_config(config: dict[str, Any], change: Any, lost: dict[Path, None], *, merge: bool = True) -> None:
     """Do to `config` what a ConfigRecord says.
 
     A value that is broken or lies deeper than `MAX_NESTING` is left out; its path is in `lost` until another one is there.
+
+    Args:
+        config: what is changed.
+        change: the record.
+        lost: paths of values that were left out.
+        merge: whether an object keeps the keys of the one before it, as the peer's core has it. The peer's Python, which
+            wrote logs up to 0.17, replaced it.
     """
     for item in change.update:
         path = tuple(item.nested_key) or (item.key,)
@@ -25,7 +32,10 @@ def change_config(config: dict[str, Any], change: Any, lost: dict[Path, None]) -
             lost[path] = None
             continue
         lost.pop(path, None)
-        _merge(config, path, value)
+        if merge:
+            _merge(config, path, value)
+        else:
+            put(config, path, value)
     for item in change.remove:
         path = tuple(item.nested_key) or (item.key,)
         lost.pop(path, None)

@@ -55,7 +55,9 @@ class RunState:
         self.config: dict[str, Any] = {}
         self._config_lost: dict[Path, None] = {}
         self._has_producer = False
-        self._merges_config = True
+        self._by_core = True
+        """Whether records tell of changes, as those of the peer's core do. The peer's Python, which wrote logs up to 0.17, put
+        the whole summary into a summary record, and a whole value in place of one of the config."""
         self.metrics: list[Any] = []
         """MetricRecords in order of definition, one per name or glob."""
         self.telemetry: Any = None
@@ -247,7 +249,7 @@ class RunState:
     def takes_blocks(self) -> bool:
         """Whether `add_block` may be used: nothing has to be done to each row by itself."""
         is_plain = self._steps is ALL_STEPS and not self._step_shift and not self.elapsed.shift
-        return is_plain and not self.folds_metrics
+        return is_plain and self._by_core and not self.folds_metrics
 
     @property
     def folds_metrics(self) -> bool:
@@ -377,16 +379,21 @@ class RunState:
         goes_on = bool(run.runtime or run.starting_step)  # which only our writers say
         self.elapsed.begin_run(started_ns, goes_on=goes_on, runtime=run.runtime)
         self.info.take(run)
-        # The peer's Python writer says its version, and that of no producer of the log.
-        self._merges_config = self._has_producer or not run.telemetry.cli_version
-        change_config(self.config, run.config, self._config_lost, merge=self._merges_config)
+        # Both writers of the peer say its version; the Python one names no producer of the log.
+        self._by_core = self._has_producer or not run.telemetry.cli_version
+        change_config(self.config, run.config, self._config_lost, merge=self._by_core)
         if run.HasField("telemetry"):
             self.telemetry = run.telemetry
 
     def _config(self, record: Record) -> None:
-        change_config(self.config, record.message(), self._config_lost, merge=self._merges_config)
+        change_config(self.config, record.message(), self._config_lost, merge=self._by_core)
 
     def _summary_record(self, record: Record) -> None:
+        if not self._by_core and not self._is_later:
+            step = self._summary.leaves().get(STEP)  # which is for rows to say
+            self._summary = Summary()
+            if step is not None:
+                self._summary.set(STEP, step)
         body = record.body
         items = decode_items(body)
         if items is not None and items[2] == len(body):
