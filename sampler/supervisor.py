@@ -23,9 +23,10 @@ KILL_OPENING_AFTER = 120.0  # s; the first start of a driver that nobody keeps l
 FIRST_BACKOFF, LONGEST_BACKOFF = 5.0, 300.0  # s before a helper is started again
 LONGEST_LINE = 4 << 20  # bytes of one answer
 
-# This package, and a probe of another, may be where only this process looks for modules: last, so that nothing of the
-# interpreter's own is replaced.
-_START = "import sys; sys.path += sys.argv[1:];"
+# The working folder is not looked at for modules: a user's `json.py` must not become the helper's. (PYTHONSAFEPATH would
+# do that, but reach the programs that a helper runs, too: `rocm-smi` needs the modules beside it.)
+# This package, and a probe of another, may be where only this process looks: last, so that nothing is replaced.
+_START = "import sys; sys.path[:] = [place for place in sys.path if place] + sys.argv[1:];"
 
 
 class Child(Protocol):
@@ -55,8 +56,7 @@ def spawn_helper() -> Child:
     python = interpreter()
     if python is None:
         raise FileNotFoundError(f"sys.executable is {sys.executable!r}, which is no Python")
-    # The working folder is not first on the path: a user's `json.py` must not become the helper's.
-    environ = {**os.environ, "PYTHONSAFEPATH": "1"}
+    environ = dict(os.environ)
     if "PYTHONPATH" in environ:
         parts = environ["PYTHONPATH"].split(os.pathsep)
         absolute = [str(Path(part).absolute()) for part in parts if part]

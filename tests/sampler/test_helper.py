@@ -249,13 +249,22 @@ def test_a_helper_that_is_stopped_while_it_starts(resumed):
     assert not children()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python's switch for it came with 3.11")
 def test_a_helper_imports_nothing_from_where_it_runs(run_in_helper):
     """A `json.py` of a user in the working folder, which Python puts first on its path, must not become the helper's."""
     runner = run_in_helper("Paths")
     runner.request(0.0)
     answer(runner, 1.0)
     assert answer(runner, 2.0)["paths.of_the_folder"] == 0
+
+
+@pytest.mark.parametrize("given", [None, "1"])
+def test_programs_that_a_helper_runs_look_for_modules_as_ever(monkeypatch, run_in_helper, given):
+    """Such as `rocm-smi`, a Python program with modules beside it: no switch of ours reaches it, only the user's."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    if given:
+        monkeypatch.setenv("PYTHONSAFEPATH", given)
+    runner = opened(run_in_helper("Paths"))
+    assert answer(runner, 1.0)["paths.safe"] == bool(given)
 
 
 def test_no_interpreter_no_helper(monkeypatch):

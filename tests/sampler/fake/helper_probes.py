@@ -35,6 +35,7 @@ class Paths(Steady):
 
     def sample(self, ctx, out):
         out["paths.of_the_folder"] = int(bool({"", str(Path.cwd())} & set(sys.path)))
+        out["paths.safe"] = int("PYTHONSAFEPATH" in os.environ)
 
 
 class Stuck(Steady):
