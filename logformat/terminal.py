@@ -25,7 +25,7 @@ from .console import MAX_LINE, ConsoleLine
 SCREEN_ROWS = 100
 """Rows that can still change. Screens that draw bars are smaller."""
 
-_WIDEST = 1 << 16  # characters of a row that can be changed; no bar is wider
+_WIDEST = 1 << 14  # characters of a row that can be changed; no bar is wider
 _LONGEST_SEQUENCE = 4096  # characters; what begins like a sequence and goes on longer is none
 _SEQUENCE = (
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # control sequence
