@@ -19,16 +19,19 @@ r"""A run as one checked file, `NAME.tar.zst`: made, read, and taken apart again
     2c  crc u32                      CRC-32 (zlib's) of the frame
     30  check u32                    CRC-32 of the 48 bytes before
 
-A worked example, the first block of a bundle of one file `run-a/run-a.wandb` (1,027 bytes; an archive of 2,048 until its manifest):
+A worked example: a bundle of one file, `run-a/run-a.wandb` with the 7 bytes of a log's header. Its archive has 512 bytes of tar header
+and 512 with the content before the manifest, so the first label is:
 
     00  5b 2a 4d 18 2c 00 00 00      skippable, 44 bytes
     08  52 46 42 31                  RFB1
     0c  00 00 00 00                  neither the manifest nor the last block
-    10  d6 9b 5b 3f 9c 8c 5c 5f      SHA-256 of "run-a/run-a.wandb\0" begins so
+    10  e1 92 15 05 6d 99 9a 6b      SHA-256 of "run-a/run-a.wandb\0" begins so
     18  00 00 00 00 00 00 00 00      the archive begins here
-    20  00 08 00 00  xx xx 00 00     2,048 bytes, of a frame of so many
+    20  00 04 00 00                  1,024 bytes of it
+    24  .. .. 00 00                  in a frame of so many
     28  00 00 00 00                  a member begins with the first byte
-    2c  ..                           checksums; at 34 the frame: 28 b5 2f fd ..
+    2c  .. .. .. .. .. .. .. ..      checksums of frame and label
+    34  28 b5 2f fd                  the frame
 
 What a reader makes of that: a byte that is wrong costs the block it is in, and the next member is where the next label says.
 Why it is so: docs/decisions; how it is used: docs/bundles.md.

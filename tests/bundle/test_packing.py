@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -198,6 +199,25 @@ def test_a_tail_that_is_damaged_is_packed_as_it_is(tmp_path):
 
     assert (entry.size, entry.log.cut) == (len(data), 0)
     assert entry.log.gaps >= 1
+
+
+def test_the_worked_example_is_what_pack_makes(tmp_path):
+    """The label in the docstring of the package, byte for byte."""
+    log = tmp_path / "run-a" / "run-a.wandb"
+    (log.parent / "files").mkdir(parents=True)
+    log.write_bytes(FILE_HEADER)
+    data = (tmp_path / pack(log, tmp_path / "b.tar.zst").files[0]).read_bytes()
+    example = re.findall(
+        r"^    ([0-9a-f]{2})  ((?:(?:[0-9a-f]{2}|\.\.) ?)+)(?:  |$)",
+        bundle.__doc__.split("A worked example")[1],
+        re.MULTILINE,
+    )
+    said = {int(at, 16) + n: byte for at, line in example for n, byte in enumerate(line.split())}
+
+    assert sorted(said) == list(range(56))
+    assert {at: byte for at, byte in said.items() if byte != ".."}.items() <= {
+        n: f"{b:02x}" for n, b in enumerate(data)
+    }.items()
 
 
 @pytest.mark.parametrize("data", [b"", FILE_HEADER[:3], FILE_HEADER, b"no log at all"])
