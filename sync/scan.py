@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..logformat import Batch, Gap, GapReason, LogReader, Record, RunState, WireError
+from ..logformat.heal import Healed
 from ..logformat.plainrows import Block, PlainRows, in_blocks
 from ..logformat.record import Entry
 from ..logformat.runstate import Alert
@@ -67,6 +68,8 @@ class Facts:
     """Gaps where records were lost."""
     unfinished: bool = False
     """The log ends in a record that is being written."""
+    healed: list[Healed] = field(default_factory=list)
+    """Bits that the file has wrong, and that were mended in memory."""
     steps: Steps = ALL_STEPS
     """Rows of other steps are left out of everything above but `row_records`."""
     cut: int = 0
@@ -208,7 +211,7 @@ class Scan:
         grown = os.fstat(file.fileno()).st_size > size
         self._files, state.files = state.files, {**self._files_before, **state.files}
         self.so_far(facts)
-        facts.size = size
+        facts.size, facts.healed = size, list(reader.healed)
         gaps = self.gaps()
         _judge_gaps(facts, gaps if tail is None else [*gaps, tail], young=young, grown=grown)
         return facts
