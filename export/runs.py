@@ -14,6 +14,8 @@ from ..logformat import Gap, RunState, find_logs, head_of, in_order, log_name, r
 from ..logformat.segments import fold
 from ..logformat.sources import first_look
 
+NANOSECONDS = 10**9
+"""Of a second. An integer: dividing by it rounds once, dividing by 1e9 twice."""
 _MOST = 100
 """Bytes of a folder's name that come from a run's id."""
 
@@ -169,7 +171,7 @@ def _extend_runtimes(loaded: LoadedRun, log: Path) -> None:
         return
     start = head_of(log).start_time_ns or times[done]
     offset = loaded.state.elapsed.offset
-    loaded.runtimes.extend(offset + (time - start) / 1e9 for time in times[done:])
+    loaded.runtimes.extend(offset + (time - start) / NANOSECONDS for time in times[done:])
 
 
 def clean(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..logformat.history import RUNTIME, STEP, TIMESTAMP
 from .contents import facts, leaves, rows_table, samples_table
-from .runs import LoadedRun, media_file
+from .runs import NANOSECONDS, LoadedRun, media_file
 from .selection import PLACE, Selection
 from .tables import Logged, Wide, free_name
 from .tfrecord import double, float32, inner, text, whole, write_record
@@ -46,19 +46,18 @@ _HPARAMS = Plugin("hparams", _TENSOR)
 
 def write_run(file: BinaryIO, run: LoadedRun, whats: Sequence[str], selection: Selection) -> list[str]:
     """Write a run's events; gives what they cannot say, in words."""
-    events = _Events(file, run)
+    rows, samples = rows_table(run, selection, "wide"), samples_table(run, selection, "wide")
+    assert isinstance(rows, Wide)  # noqa: S101 - asked for so
+    assert isinstance(samples, Wide)  # noqa: S101
+    events = _Events(file, run, [field.name for field in rows.fields])
     events.begin()
     if "config" in whats:
         events.hparams()
         events.document("config", run.state.config)
-    rows, samples = rows_table(run, selection, "wide"), samples_table(run, selection, "wide")
-    assert isinstance(rows, Wide)  # noqa: S101 - asked for so
-    assert isinstance(samples, Wide)  # noqa: S101
-    taken = [field.name for field in rows.fields]
     if "rows" in whats:
         events.rows(rows)
     if "samples" in whats:
-        events.samples(samples, free_name(_SAMPLES, [name.partition("/")[0] for name in taken]))
+        events.samples(samples)
     if "summary" in whats:
         events.document("summary", run.state.summary)
     if "run" in whats:
@@ -69,9 +68,11 @@ def write_run(file: BinaryIO, run: LoadedRun, whats: Sequence[str], selection: S
 class _Events:
     """Writes the events of one run."""
 
-    def __init__(self, file: BinaryIO, run: LoadedRun) -> None:
+    def __init__(self, file: BinaryIO, run: LoadedRun, keys: Sequence[str]) -> None:
+        """`keys` are the tags of the rows, which keep their names."""
         self._file, self._run = file, run
-        self._start = run.state.info.start_time_ns / 1e9
+        self._taken = {part for key in keys for part in (key, key.partition("/")[0])}
+        self._start = run.state.info.start_time_ns / NANOSECONDS
         self._plugins: dict[str, Plugin] = {}  # of the tags so far: all values of a tag are of one
         self._prefixes: dict[str, bytes] = {}  # of scalars: what stands before the number
         self._lost: Counter[str] = Counter()
@@ -101,8 +102,9 @@ class _Events:
                     is_step = type(step) is int and -_INT64 <= step < _INT64
                     self._event(self._time(timestamp, runtime), step if is_step else row, said)
 
-    def samples(self, table: Wide, above: str) -> None:
+    def samples(self, table: Wide) -> None:
         """The system metrics below a tag of their own; steps are whole seconds of the run."""
+        above = free_name(_SAMPLES, self._taken)
         times, runtimes, *metrics = table.sources
         for rows in table.parts():
             values: dict[int, list[bytes]] = {row: [] for row in rows}
@@ -115,7 +117,7 @@ class _Events:
     def document(self, tag: str, tree: dict[str, Any]) -> None:
         """A nested object as text, indented so that Markdown leaves it alone."""
         lines = json.dumps(tree, ensure_ascii=False, indent=2).splitlines()
-        tag = free_name(tag, self._plugins)
+        tag = free_name(tag, self._taken)
         self._event(self._start, 0, [self._value(tag, _TEXTS, _strings("\n".join(f"    {line}" for line in lines)))])
 
     def hparams(self) -> None:

@@ -1,0 +1,435 @@
+"""Which runs are exported, where to, and what is said of those that are damaged."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import fsspec
+import pyarrow.parquet as pq
+import pytest
+from runferry.export import ExportError, Options, Selection, export, find_runs
+from runferry.logformat import load, messages
+from support import exports, logs, segments
+from support.exports import export_to
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+
+
+@pytest.fixture
+def wandb(tmp_path):
+    """Two runs with keys of their own, and one key that is whole in one and not in the other."""
+    folder = tmp_path / "wandb"
+    exports.mixed_run(folder, "a", [{"x": 1, "y": 1.5}, {"x": 2}])
+    exports.mixed_run(folder, "b", [{"x": 0.25, "z": "t"}], start=logs.START_S + 60)
+    return folder
+
+
+def test_a_resumed_run_is_one(tmp_path):
+    """The logs of a run are stitched as a sync does it, and its samples count on from what the run had taken."""
+
+    class Rig:
+        folder = tmp_path / "wandb"
+
+        @staticmethod
+        def settle(log, age):
+            pass
+
+    for name in "ABC":
+        segments.segment(Rig, name)
+    run_dirs = sorted(Rig.folder.iterdir())
+    for number, path in enumerate([Rig.folder, run_dirs[1]]):
+        export_to(tmp_path / str(number), path, to="jsonl")
+
+        found = rows_of(tmp_path / str(number) / "seg" / "rows.jsonl")
+        assert [(row["_step"], row["who"]) for row in found] == [
+            (step, "A" if step < 60 else "B" if step < 160 else "C") for step in range(200)
+        ]
+        samples = rows_of(tmp_path / str(number) / "seg" / "samples.jsonl")
+        assert [sample["_runtime"] for sample in samples] == [0.0, 100.0, 100.0, 200.0, 200.0, 240.0]
+    assert found == [*load(Rig.folder).rows]
+
+
+def test_a_log_stands_for_itself(tmp_path):
+    """Named by its file, one log of a resumed run is exported alone."""
+    first = exports.mixed_run(tmp_path / "wandb", "r", [{"x": 1}])
+    second = tmp_path / "wandb" / "run-20260922_141320-r" / "run-r.wandb"
+    logs.make_log(second, logs.run_record("r", start=logs.START_S + 900), logs.row(5, {"x": 2}))
+
+    export_to(tmp_path / "one", first, to="jsonl")
+    export_to(tmp_path / "all", first.parent, to="jsonl")
+
+    assert [row["x"] for row in rows_of(tmp_path / "one" / "r" / "rows.jsonl")] == [1]
+    assert [row["x"] for row in rows_of(tmp_path / "all" / "r" / "rows.jsonl")] == [1, 2]
+
+
+def test_a_damaged_log_says_so_where_it_is_exported_to(tmp_path):
+    """Offsets of what was lost are told, and stand in the gaps, in run.json and in the metadata of Parquet."""
+    log = logs.simple_run(tmp_path / "wandb", run_id="d", rows=200)
+    data = bytearray(log.read_bytes())
+    data[5000:5002] = b"\xff\xff"
+    log.write_bytes(data)
+    (gap,) = load(log).gaps
+
+    (outcome,) = export_to(tmp_path / "out", log, to="parquet")
+
+    place = f"bytes {gap.offset}-{gap.offset + gap.length}"
+    assert (
+        [problem for problem in outcome.problems if place in problem and "bad_crc" in problem] == outcome.problems != []
+    )
+    told = {"log": str(log), "offset": gap.offset, "length": gap.length, "reason": "bad_crc", "records_lost": 1}
+    assert pq.read_table(tmp_path / "out" / "d" / "gaps.parquet").to_pylist() == [told]
+    metadata = pq.read_schema(tmp_path / "out" / "d" / "rows.parquet").metadata
+    assert json.loads(metadata[b"runferry.gaps"]) == [told]
+    assert json.loads((tmp_path / "out" / "d" / "run.json").read_text())["records_lost"] == 1
+    assert pq.read_table(tmp_path / "out" / "d" / "rows.parquet").num_rows == len(load(log).rows)
+
+
+def test_what_cannot_be_read_does_not_keep_the_others(tmp_path, wandb):
+    """A file that is no log and an empty one are named with the reason; the runs beside them are written."""
+    for name, data in {"page": b"<!doctype html><html>", "empty": b""}.items():
+        log = wandb / f"run-20260925_141320-{name}" / f"run-{name}.wandb"
+        log.parent.mkdir()
+        log.write_bytes(data)
+
+    found = {outcome.run: outcome for outcome in export_to(tmp_path / "out", wandb, to="csv")}
+
+    assert {run: bool(outcome.files) for run, outcome in found.items()} == {
+        "a": True,
+        "b": True,
+        "page": False,
+        "empty": False,
+    }
+    assert "web page" in found["page"].problems[0]
+    assert "empty" in found["empty"].problems[0]
+
+
+def test_one_table_over_all_runs(tmp_path, wandb):
+    """A column for each key of any run, the run first; numbers stay numbers; runs themselves are a table of their own."""
+    export_to(tmp_path / "out", wandb, to="parquet", one_table=True)
+
+    rows = pq.read_table(tmp_path / "out" / "rows.parquet")
+    assert rows.column_names == ["_run", "_step", "_runtime", "_timestamp", "x", "y", "z"]
+    assert rows["_run"].to_pylist() == ["a", "a", "b"]
+    assert rows["x"].to_pylist() == [1.0, 2.0, 0.25]
+    assert rows["y"].to_pylist() == [1.5, None, None]
+    runs = pq.read_table(tmp_path / "out" / "runs.parquet").to_pylist()
+    assert [(run["_run"], run["config.net.depth"], run["summary.x"], run["exit_code"]) for run in runs] == [
+        ("a", 3, 2.0, 0),
+        ("b", 3, 0.25, 0),
+    ]
+
+
+def test_one_table_of_kinds_that_do_not_fit(tmp_path):
+    """A key that is a number here and text there, or an integer that no double holds, becomes JSON text; nothing is bent."""
+    exports.mixed_run(tmp_path / "wandb", "a", [{"k": 1, "n": 2**60 + 1}])
+    exports.mixed_run(tmp_path / "wandb", "b", [{"k": "one", "n": 0.5}])
+
+    export_to(tmp_path / "rows.parquet", tmp_path / "wandb", to="parquet", one_table=True)
+    export_to(tmp_path / "rows.jsonl", tmp_path / "wandb", to="jsonl", one_table=True)
+    export_to(tmp_path / "rows.csv", tmp_path / "wandb", to="csv", one_table=True, shape="long")
+
+    table = pq.read_table(tmp_path / "rows.parquet")
+    assert [json.loads(cell) for cell in table["k"].to_pylist()] == [1, "one"]
+    assert [json.loads(cell) for cell in table["n"].to_pylist()] == [2**60 + 1, 0.5]
+    assert [(row["_run"], row["k"]) for row in rows_of(tmp_path / "rows.jsonl")] == [("a", 1), ("b", "one")]
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1].endswith(",k,int,1.0,")
+
+
+def test_a_run_that_grows_under_one_table_is_left_out(tmp_path, wandb, monkeypatch):
+    """Columns are found by a first reading; a run whose columns changed until the second is named, and the table stays right."""
+    from runferry.export import exporting
+
+    calls = []
+
+    def growing(run, **options):
+        calls.append(run.name)
+        if len(calls) == 4:
+            with run.logs[0].open("r+b") as file:
+                file.truncate(0)
+            logs.make_log(run.logs[0], logs.run_record("b"), logs.row(0, {"x": "text"}))
+        return original(run, **options)
+
+    original = exporting.load
+    monkeypatch.setattr(exporting, "load", growing)
+    found = {
+        outcome.run: outcome.problems for outcome in export_to(tmp_path / "rows.csv", wandb, to="csv", one_table=True)
+    }
+
+    assert found["a"] == []
+    assert "while it was read" in found["b"][0]
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1:] == [
+        "a,0,0.0,1790000000.5,1,1.5,",
+        "a,1,0.5,1790000001.0,2,,",
+    ]
+
+
+def test_one_file_is_of_one_run(tmp_path, wandb):
+    """Several runs into one file is refused with what to do, and so are several things."""
+    with pytest.raises(ExportError, match="2 runs do not go into one file"):
+        export_to(tmp_path / "x.csv", wandb, to="csv")
+    with pytest.raises(ExportError, match="one file holds one thing, not rows, samples"):
+        export_to(tmp_path / "x.csv", wandb / "run-20260921_141320-a", to="csv", whats=("samples", "rows"))
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_file_that_is_there_stays(tmp_path, wandb):
+    """It is refused, the other run is written; with force it is replaced."""
+    place = tmp_path / "out" / "a" / "rows.jsonl"
+    place.parent.mkdir(parents=True)
+    place.write_text("mine")
+
+    found = {outcome.run: outcome for outcome in export_to(tmp_path / "out", wandb, to="jsonl")}
+    assert place.read_text() == "mine"
+    assert [*place.parent.iterdir()] == [place]
+    assert f"{place} is there already" in found["a"].problems[0]
+    assert found["b"].problems == []
+
+    export_to(tmp_path / "out", wandb, to="jsonl", force=True)
+    assert len(rows_of(place)) == 2
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, wandb):
+    """An error of the disk is the run's problem, names the cause, and no part of a file stays."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").write_text("a file where the run's folder goes")
+
+    found = {outcome.run: outcome for outcome in export_to(tmp_path / "out", wandb, to="csv")}
+
+    assert "out/a" in found["a"].problems[0]
+    assert found["b"].problems == []
+    assert not [*tmp_path.rglob("*.part")]
+
+
+def test_an_export_that_breaks_off_leaves_what_was_there(tmp_path, wandb, monkeypatch):
+    """Interrupted in the middle of a file, the one from before is whole, and nothing lies beside it."""
+    export_to(tmp_path / "rows.csv", wandb / "run-20260921_141320-a", to="csv")
+    before = (tmp_path / "rows.csv").read_bytes()
+    from runferry.export import commas
+
+    def interrupted(self, table):
+        self._file.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commas.TableWriter, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export_to(tmp_path / "rows.csv", wandb / "run-20260921_141320-a", to="csv", force=True)
+
+    assert (tmp_path / "rows.csv").read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"wandb", "rows.csv"}
+
+
+@pytest.mark.parametrize(
+    ("run_id", "name"),
+    [
+        ("../../escape", "__.._escape"),
+        ("/etc/passwd", "_etc_passwd"),
+        (".hidden", "_hidden"),
+        ("a\\b:c", "a_b_c"),
+        ("x" * 300, "x" * 100),
+        ("\x1b[31mred", "_[31mred"),
+        ("é", "é"),
+    ],
+)
+def test_no_id_leads_out_of_the_folder(tmp_path, run_id, name):
+    """Whatever a log gives for the id of its run, its files lie in one folder right below the target."""
+    log = logs.make_log(tmp_path / "x.wandb", logs.run_record(run_id), logs.row(0))
+
+    export_to(tmp_path / "deep" / "out", log, to="jsonl")
+
+    (made,) = (tmp_path / "deep" / "out").iterdir()
+    assert (made / "rows.jsonl").is_file()
+    assert made.name == name
+    assert {path.name for path in tmp_path.iterdir()} == {"x.wandb", "deep"}
+    assert [*(tmp_path / "deep").iterdir()] == [tmp_path / "deep" / "out"]
+
+
+def test_runs_of_one_id_have_folders_of_their_own(tmp_path):
+    """The same id in two projects, or in another case where a file system knows none."""
+    for number, (run_id, project) in enumerate([("r", "p"), ("r", "q"), ("R", "p")]):
+        logs.make_log(
+            tmp_path / "wandb" / f"run-2026092{number}_141320-{run_id}" / f"run-{run_id}.wandb",
+            logs.run_record(run_id, project=project),
+            logs.row(number),
+        )
+
+    assert [run.name for run in find_runs([tmp_path / "wandb"])] == ["r", "r-2", "R-3"]
+
+
+def test_a_run_by_its_id(tmp_path, wandb, monkeypatch):
+    """As `show` takes it: of the wandb directory here; what is neither path nor id is refused."""
+    monkeypatch.chdir(tmp_path)
+    export_to(tmp_path / "out", *map(type(wandb), ["b"]), to="jsonl")
+
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["b"]
+    with pytest.raises(ExportError, match="neither a path here nor the id"):
+        export_to(tmp_path / "out", type(wandb)("c"), to="jsonl")
+
+
+def test_a_folder_without_logs_is_refused(tmp_path):
+    """With where was looked."""
+    with pytest.raises(ExportError, match="no log"):
+        export_to(tmp_path / "out", tmp_path, to="jsonl")
+
+
+def test_standard_output_takes_one_table(wandb):
+    """CSV of the rows, or what is named, as one stream."""
+    out = io.BytesIO()
+    export([wandb / "run-20260921_141320-a"], "-", Options("csv", whats=("console",)), stdout=out)
+
+    assert out.getvalue().decode().splitlines() == [
+        "_timestamp,stream,text",
+        "1790000001.5,stdout,one",
+        "1790000002.0,stderr,warn",
+        "1790000001.5,stdout,two",
+    ]
+
+
+def test_a_store_of_fsspec_as_target(wandb):
+    """Files appear there under their names; what is there is refused; credentials are in no message."""
+    store = fsspec.filesystem("memory")
+    outcomes = export([wandb], "memory://bucket/out", Options("jsonl"))
+
+    assert outcomes[0].files[0] == "memory://bucket/out/a/rows.jsonl"
+    assert len(store.cat("/bucket/out/a/rows.jsonl").splitlines()) == 2
+    again = export([wandb], "memory://bucket/out", Options("jsonl"))
+    assert "is there already" in again[0].problems[0]
+    export([wandb / "run-20260921_141320-a"], "memory://bucket/one.csv", Options("csv"))
+    assert store.cat("/bucket/one.csv").startswith(b"_step,")
+    store.rm("/bucket", recursive=True)
+    with pytest.raises(ExportError) as refused:
+        export([wandb], "nosuch://key:secret@host/out?token=abc", Options("csv"))
+    assert "nosuch://host/out" in str(refused.value)
+    assert not {"secret", "token", "abc"} & {*str(refused.value).replace("?", " ").replace(":", " ").split()}
+
+
+def test_a_store_that_fails_says_no_more_than_how(tmp_path, wandb, monkeypatch):
+    """The text of its error may hold a key; its type says enough."""
+    store = fsspec.filesystem("memory")
+
+    def failing(*_, **__):
+        raise PermissionError("signature of AKIA123 is wrong")
+
+    monkeypatch.setattr(type(store), "put_file", failing)
+    (outcome,) = export([wandb / "run-20260921_141320-a"], "memory://x", Options("csv"))
+
+    assert outcome.problems == ["memory://x/a/rows.csv: cannot be written: PermissionError"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "steps"),
+    [
+        (Selection(every=3), [0, 3, 6, 9]),
+        (Selection(first_step=4), [4, 5, 6, 7, 8, 9]),
+        (Selection(end_step=2), [0, 1]),
+        (Selection(first_step=2, end_step=8, every=2), [2, 4, 6]),
+        (Selection(keys=("odd",)), [1, 3, 5, 7, 9]),
+        (Selection(keys=("o*",), first_step=4, every=2), [5, 9]),
+        (Selection(keys=("_step", "all")), [*range(10)]),
+        (Selection(first_step=70), []),
+    ],
+)
+@pytest.mark.parametrize("shape", ["wide", "long"])
+def test_rows_that_are_wanted(tmp_path, selection, steps, shape):
+    """By steps as a slice has them, then each nth; with keys only rows that have one of them, and the step beside it."""
+    rows = [{"all": step, **({"odd": step} if step % 2 else {"even": step})} for step in range(10)]
+    log = exports.mixed_run(tmp_path / "wandb", rows=rows)
+
+    export_to(tmp_path / "rows.jsonl", log, to="jsonl", selection=selection, shape=shape)
+    export_to(tmp_path / "rows.csv", log, to="csv", selection=selection, shape=shape)
+
+    found = rows_of(tmp_path / "rows.jsonl")
+    if shape == "wide":
+        assert [row["_step"] for row in found] == steps
+        wanted = {key for key in ("all", "odd", "even", "_runtime", "_timestamp") if selection.wants(key)}
+        assert {key for row in found for key in row} - {"_step"} <= wanted
+    else:
+        assert sorted({row["_step"] for row in found}) == steps
+        assert all(row["value"] == row["_step"] and selection.wants(row["key"]) for row in found)
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 1 + len(found)
+
+
+def test_sparse_rows_are_found_one_by_one(tmp_path, monkeypatch):
+    """Each 20th of rows with gaps: by pieces, near rows at once or each by itself, the same cells."""
+    from runferry.export import tables
+
+    rows = [{f"k{step % 3}": step, "all": step} for step in range(400)]
+    log = exports.mixed_run(tmp_path / "wandb", rows=rows)
+    monkeypatch.setattr(tables, "_ROWS", 7)
+    state = load(log)
+    for every in (1, 3, 20):
+        export_to(tmp_path / f"{every}.parquet", log, to="parquet", selection=Selection(every=every))
+        found = pq.read_table(tmp_path / f"{every}.parquet")
+        assert {name: found[name].to_pylist() for name in found.column_names} == {
+            column.name: [column.get(row) for row in range(0, 400, every)] for column in state.rows.columns
+        }
+
+
+def test_a_run_without_rows(tmp_path):
+    """Its table has no rows, and a column, so that every reader takes it."""
+    log = logs.make_log(tmp_path / "run-e.wandb", logs.run_record("e"))
+    for to in ("csv", "parquet", "jsonl"):
+        (outcome,) = export_to(tmp_path / "out", log, to=to, force=True)
+        assert outcome.problems == []
+
+    assert pq.read_table(tmp_path / "out" / "e" / "rows.parquet").column_names == ["_step"]
+    assert (tmp_path / "out" / "e" / "rows.csv").read_text() == "_step\n"
+
+
+def test_a_key_called_as_the_runs_column(tmp_path):
+    """The run gets another name, the key keeps its own."""
+    exports.mixed_run(tmp_path / "wandb", rows=[{"_run": "mine"}])
+    export_to(tmp_path / "rows.jsonl", tmp_path / "wandb", to="jsonl", one_table=True)
+
+    (row,) = rows_of(tmp_path / "rows.jsonl")
+    assert (row["_run"], row["__run"]) == ("mine", "mixed")
+
+
+def test_what_a_format_has_no_room_for_is_refused(tmp_path, wandb):
+    """Before anything is read or written."""
+    for options in (
+        {"to": "tensorboard", "whats": ("console",)},
+        {"to": "html", "one_table": True},
+        {"to": "csv", "whats": ("cheese",)},
+    ):
+        with pytest.raises(ExportError):
+            export_to(tmp_path / "out", wandb, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_keys_that_no_run_has_are_named(tmp_path, wandb):
+    """A pattern that matches nothing is a problem, not an empty table without a word."""
+    found = {
+        outcome.run: outcome.problems
+        for outcome in export_to(tmp_path / "out", wandb, to="csv", selection=exports.keys("y*"))
+    }
+
+    assert found == {"a": [], "b": ["no key matches y*"]}
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path, wandb, monkeypatch):
+    """Whether there are runs in it nobody knows; the others are exported."""
+    from runferry.export import runs
+
+    def finding(path, *, unreadable):
+        unreadable(PermissionError(13, "Permission denied", f"{path}/shut"))
+        return original(path)
+
+    original = runs.find_logs
+    monkeypatch.setattr(runs, "find_logs", finding)
+    shut, *others = export_to(tmp_path / "out", wandb, to="csv")
+
+    assert shut.problems == [f"{wandb}/shut: the folder cannot be read: Permission denied"]
+    assert [outcome.problems for outcome in others] == [[], []]
+
+
+def test_an_environment_stands_in_the_facts(tmp_path):
+    """As its record says it, times in seconds."""
+    log = logs.make_log(tmp_path / "run-e.wandb", logs.run_record("e"), logs.environment_record(host="node7"))
+    export_to(tmp_path / "out", log, to="jsonl", whats=("run",))
+
+    environment = json.loads((tmp_path / "out" / "e" / "run.json").read_text())["environment"]
+    assert (environment["host"], environment["started_at"]) == ("node7", logs.START_S)
+    assert messages.EnvironmentRecord().host == ""
