@@ -13,10 +13,10 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, overload
 
 from .column import Column
-from .config import put
 from .constants import MAX_NESTING
 from .history import Path
 from .media import is_mark, whole_values
+from .nested import put
 from .values import glance, loads, loads_all
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .constants import MAX_NESTING
 from .history import Path
+from .nested import put
 from .values import loads
 
 
@@ -40,16 +41,6 @@ def change_config(config: dict[str, Any], change: Any, lost: dict[Path, None], *
         path = tuple(item.nested_key) or (item.key,)
         lost.pop(path, None)
         _remove(config, path)
-
-
-def put(tree: dict[str, Any], path: Path, value: Any) -> None:
-    """Set the value at a path, with the objects above it; what is there and is no object gives way."""
-    for part in path[:-1]:
-        inner = tree.get(part)
-        if not isinstance(inner, dict):
-            inner = tree[part] = {}
-        tree = inner
-    tree[path[-1]] = value
 
 
 def _merge(tree: dict[str, Any], path: Path, value: Any) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from .elapsed import nanoseconds
 from .history import Path, decode_history
+from .nested import row_of
 from .record import Record
-from .runstate import row_of
 from .values import loads
 
 _LEVELS = {0: "stderr", 1: "stdout"}

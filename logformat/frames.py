@@ -67,7 +67,7 @@ def to_arrow(rows: Rows) -> Any:
     return pa.table(arrays, names=[column.name for column in rows.columns])
 
 
-def overview(rows: Rows) -> str:
+def overview(rows: Rows, title: str = "") -> str:
     """What rows hold as a short table of HTML: a line for each of the first columns, with its latest value."""
     lines = [
         f"<tr><td>{escape(column.name)}</td><td>{column.kind}</td><td>{len(column)}</td><td>{_shown(column)}</td></tr>"
@@ -76,7 +76,7 @@ def overview(rows: Rows) -> str:
     more = len(rows.columns) - len(lines)
     rest = f"<p>and {more} more columns</p>" if more else ""
     return (
-        f"<p>{len(rows)} rows, {len(rows.columns)} columns</p>"
+        f"<p>{escape(title) or f'{len(rows)} rows, {len(rows.columns)} columns'}</p>"
         f"<table><tr><th>key</th><th>kind</th><th>values</th><th>latest</th></tr>{''.join(lines)}</table>{rest}"
     )
 

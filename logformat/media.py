@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .config import put
 from .constants import MAX_NESTING
 from .history import Path
+from .nested import put
 from .values import loads
 
 Item = tuple[Path, Any, bytes]

@@ -10,9 +10,8 @@ from typing import Any
 
 from .bulk import BatchFold
 from .columns import Rows
-from .config import change_config, put
+from .config import change_config
 from .console import ConsoleLine
-from .constants import MAX_NESTING
 from .elapsed import Elapsed, nanoseconds, seconds_of, shifted_runtime
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .plainrows import Block
@@ -22,7 +21,6 @@ from .samples import Samples, sample_values
 from .steps import ALL_STEPS, StepCounter, Steps
 from .summary import MetricSummaries, Summary
 from .terminal import Terminal
-from .values import loads, loads_all
 
 _STREAMS = {0: "stderr", 1: "stdout"}
 _POLICIES = {0: "now", 1: "end", 2: "live"}
@@ -138,6 +136,16 @@ class RunState:
             "exit": self._exit,
             "preempting": self._preempting,
         }
+
+    def __repr__(self) -> str:
+        run = self.info.run_id or "unknown run"
+        end = "no exit" if self.exit_code is None else f"exit {self.exit_code}"
+        return f"<RunState of {run}: {self.row_count} rows, {self.sample_count} samples, {end}>"
+
+    def _repr_html_(self) -> str:
+        from .frames import overview
+
+        return overview(self.rows, repr(self)[1:-1])
 
     # -- feeding -----------------------------------------------------------------------------------------------------
 
@@ -498,27 +506,3 @@ class RunState:
 
     def _preempting(self, record: Record) -> None:  # noqa: ARG002 - one signature for all kinds
         self.preempting = True
-
-
-def row_of(paths: tuple[Path, ...], texts: list[bytes], before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A row as nested dicts; a broken value or a key beyond `MAX_NESTING` is left out, a later item of a key wins.
-
-    `before` holds earlier parts of the row, which it is added to.
-    """
-    try:
-        values: list[Any] = loads_all(texts)
-    except ValueError:
-        good: list[tuple[Path, Any]] = []
-        for path, text in zip(paths, texts, strict=True):
-            try:
-                good.append((path, loads(text)))
-            except ValueError:
-                continue
-        paths, values = tuple(path for path, _ in good), [value for _, value in good]
-    row: dict[str, Any] = {} if before is None else before
-    for path, value in zip(paths, values, strict=True):
-        if len(path) == 1:
-            row[path[0]] = value
-        elif len(path) <= MAX_NESTING:
-            put(row, path, value)
-    return row

@@ -17,7 +17,7 @@ from ..logformat.console import ConsoleLine, LineAssembler
 from ..logformat.constants import MAX_NESTING
 from ..logformat.elapsed import shifted_runtime
 from ..logformat.history import RUNTIME, STEP, Path, is_part, place_of, step_of
-from ..logformat.runstate import row_of
+from ..logformat.nested import row_of
 from ..logformat.steps import ALL_STEPS, StepCounter, Steps
 from ..logformat.values import are_json, member
 from .jsontext import compact

@@ -40,7 +40,7 @@ PAIRS = st.lists(st.tuples(KEYS, PLAIN), max_size=5, unique_by=lambda pair: pair
 ROW = st.tuples(
     PAIRS, st.sampled_from(["+1"] * 6 + ["+0", "-1", "none", "1.5"]), st.sampled_from(["", "", "same", "other", "step"])
 )
-OTHER = st.sampled_from(["console", "stats", "config", "run", "metric", "max", "bad", "exit", "header"])
+OTHER = st.sampled_from(["console", "stats", "config", "run", "metric", "max", "bad", "exit", "header", "python"])
 SCRIPT = st.lists(st.lists(ROW, min_size=1, max_size=6) | OTHER, max_size=12)
 
 
@@ -84,7 +84,10 @@ def payloads(script):
             stats = messages.StatsRecord(timestamp=messages.Timestamp(seconds=100 + step))
             stats.item.add(key="cpu", value_json=str(step / 2))
             run = messages.RunRecord(run_id="r", start_time=messages.Timestamp(seconds=5 + step))
+            by_python = messages.RunRecord(run_id="r", start_time=messages.Timestamp(seconds=5))
+            by_python.telemetry.cli_version = "0.12.0"  # which writes the whole summary each time
             fields = {
+                "python": {"run": by_python},
                 "console": {"output_raw": messages.OutputRecord(line=f"line {step}\nrest")},
                 "stats": {"stats": stats},
                 "config": {"config": fill("update", messages.ConfigRecord(), [("c", str(step))])},

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat.columns import Rows
-from runferry.logformat.runstate import row_of
+from runferry.logformat.nested import row_of
 
 TEXTS = st.sampled_from(
     [

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
-from runferry.logformat import load, messages
+from runferry.logformat import LogReader, RunState, load, messages, read_records
+from runferry.logformat.sources import open_log
 from support.frames import log_of
+
+OLD = sorted((Path(__file__).parents[2] / "fixtures" / "logs").rglob("*.wandb*"))
+"""Logs by wandb versions of many years."""
 
 
 def log(tmp_path, *bodies, numbered=True, name="run-old1.wandb"):
@@ -161,3 +167,31 @@ def test_rows_without_a_step_keep_their_order(tmp_path):
 
     assert state.rows == [{"a": 1}, {"a": 1}]
     assert state.last_step == 1
+
+
+@pytest.mark.parametrize("old", OLD, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_logs_of_old_versions_fold_alike_in_both_ways(old):
+    """In batches and record by record, from the logs that those versions wrote."""
+    exactly = RunState().add_all(read_records(old))
+    with open_log(old) as file:
+        quick = RunState().add_batches(LogReader(file).batches())
+
+    assert exactly.row_count > 0
+    for state in (exactly, quick):
+        assert len(state.rows) == state.row_count
+    as_text = [
+        json.dumps([list(state.rows), state.summary, state.config, state.counts, state.runtime], sort_keys=True)
+        for state in (exactly, quick)
+    ]
+    assert as_text[0] == as_text[1]
+    assert list(exactly.samples) == list(quick.samples)
+    assert exactly.console == quick.console
+
+
+def test_a_state_says_in_short_what_it_is(tmp_path):
+    """In a notebook with a table of its columns."""
+    state = load(log(tmp_path, run(), row(0, a="1"), exit_record(3)))
+
+    assert repr(state) == "<RunState of old1: 1 rows, 0 samples, exit 3>"
+    assert "<td>a</td><td>int</td><td>1</td><td>1</td>" in state._repr_html_()
+    assert repr(RunState()) == "<RunState of unknown run: 0 rows, 0 samples, no exit>"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat import decode_history, messages
-from runferry.logformat.runstate import row_of
+from runferry.logformat.nested import row_of
 from runferry.logformat.values import loads, loads_all
 
 KEYS = st.lists(st.text(min_size=1, max_size=200), min_size=1, max_size=4).map(tuple)

@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from runferry.logformat import BLOCK_SIZE, Gap, LogReader, RunState, decode_history, latest_run, messages, read_records
 from runferry.logformat.constants import MAX_NESTING
+from runferry.logformat.nested import row_of
 from runferry.logformat.record import parse_record
-from runferry.logformat.runstate import row_of
 from runferry.logformat.summary import Summary
 from runferry.logformat.values import loads, loads_all
 from support.frames import alert, log_of, read_all

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat.columns import Rows
 from runferry.logformat.media import media_type
-from runferry.logformat.runstate import row_of
+from runferry.logformat.nested import row_of
 
 IMAGE = {"_type": '"image-file"', "path": '"media/a.png"', "size": "10"}
 HISTOGRAM = {"_type": '"histogram"', "values": "[1, 2.50]", "bins": "[0,1,2]"}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runferry.logformat import decode_history, messages, read_records
-from runferry.logformat.runstate import row_of
+from runferry.logformat.nested import row_of
 from runferry.sync import UsageError, yamltext
 from runferry.sync.body import Body
 from runferry.sync.cursor import Cursor, FileMark, Lines, Target, load, matches, prefix_hash
