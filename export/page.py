@@ -10,8 +10,13 @@ from .runs import LoadedRun
 from .selection import Selection
 
 
-def write_run(file: BinaryIO, run: LoadedRun, whats: Sequence[str], selection: Selection) -> list[str]:  # noqa: ARG001 - a page holds all of a run
-    """Write the page of a run. What it has no room for, it says itself."""
-    source = Source(tuple(run.shown), run.status, tuple(log.parent for log in run.logs))
-    file.write(render(run.state, source, selection=selection).encode("utf-8", "replace"))
-    return []
+def write_run(file: BinaryIO, run: LoadedRun, whats: Sequence[str], selection: Selection) -> list[str]:
+    """Write the page of a run; gives what it does not do. What it has no room for, it says itself."""
+    source = Source(
+        logs=tuple(run.shown),
+        status=run.status,
+        folders=tuple(dict.fromkeys(log.parent for log in run.logs)),
+        gap_logs=tuple(log for log, _ in run.gaps) if len(run.logs) > 1 else (),
+    )
+    file.write(render(run.state, source, whats=whats, selection=selection).encode())
+    return ["--every: charts show all rows, thinned"] if selection.every > 1 else []

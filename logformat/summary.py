@@ -169,7 +169,7 @@ class MetricSummaries:
         metric = self._rules.get(path)
         if metric is None and not path[0].startswith("_"):
             name = ".".join(path)
-            metric = next((rule for glob, rule in self._globs.items() if _glob_matches(glob, name)), None)
+            metric = next((rule for glob, rule in self._globs.items() if glob_matches(glob, name)), None)
         if metric is not None and not _is_special(metric):
             metric = None
         self._matched[path] = metric
@@ -215,7 +215,7 @@ def _is_special(metric: Any) -> bool:
     return kinds.none or any(getattr(kinds, kind) for kind in _KINDS)
 
 
-def _glob_matches(glob: str, name: str) -> bool:
+def glob_matches(glob: str, name: str) -> bool:
     """Whether `name` is `glob` with any text for each `*`; linear, where a regular expression of many `*` is not."""
     first, *middle = glob.split("*")
     if not middle:
