@@ -260,6 +260,11 @@ class RunState:
         return is_plain and self._by_core and not self.folds_metrics
 
     @property
+    def replaces_summary(self) -> bool:
+        """Whether a summary record stands in place of all that rows left before it, as the peer's Python wrote them."""
+        return not self._by_core
+
+    @property
     def folds_metrics(self) -> bool:
         """Whether a metric was defined whose summary is not simply its last value."""
         return self._folds.has_rules

@@ -94,7 +94,7 @@ class Facts:
 
 
 class NeedsFold(Exception):  # noqa: N818 - a verdict on the log, not an error
-    """The log defines metrics among its rows, so its rows cannot be folded later."""
+    """The log defines metrics among its rows, or its summary records replace what rows left: its rows cannot be folded later."""
 
 
 def scan(
@@ -253,8 +253,12 @@ class Scan:
             self._guess.add(body)
         if kind in Console.KINDS:
             self._console_lines += _count_console(self._console, record)
-        elif kind == "metric" and not self._folds_rows and self._state.folds_metrics:
+        elif kind in ("metric", "run") and not self._folds_rows and not self._may_fold_later():
             raise NeedsFold(str(self._log))
+
+    def _may_fold_later(self) -> bool:
+        """Whether rows leave the same in the summary if most of them are passed over."""
+        return not (self._state.folds_metrics or self._state.replaces_summary)
 
     def so_far(self, facts: Facts) -> Facts:
         """Put into `facts` what was read up to now."""
