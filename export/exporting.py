@@ -99,14 +99,18 @@ def export(
 
     runs = find_runs(paths, unreadable=shut)
     single = _single_file(os.fspath(out), exporter)
-    if single and len(runs) > 1 and not options.one_table:
+    if single and len(runs) > 1 and not (options.one_table or exporter.compares):
         raise ExportError(f"{len(runs)} runs do not go into one file: name one, or a folder for them{_hint(exporter)}")
     if single and not exporter.run_file:
         whats = whats if options.whats else whats[:1]
         if len(whats) > 1:
             raise ExportError(f"one file holds one thing, not {', '.join(whats)}: name a folder with -o")
     work = _Export(exporter, whats, options, _target(out, single, stdout), single=single, shown=shown, status=status)
-    for outcome in work.one_table(runs) if options.one_table or (single and not exporter.run_file) else work.each(runs):
+    if single and len(runs) > 1 and exporter.compares:
+        made = work.side_by_side(runs)
+    else:
+        made = work.one_table(runs) if options.one_table or (single and not exporter.run_file) else work.each(runs)
+    for outcome in made:
         tell(outcome)
     return outcomes
 
@@ -207,6 +211,27 @@ class _Export:
                     writer.close()
                     outcome.counts[what] = len(made)
             outcome.files.append(self._target.shown(name))
+
+    # -- one file that compares runs -------------------------------------------------------------------------------------
+
+    def side_by_side(self, runs: Sequence[RunLogs]) -> Iterator[Outcome]:
+        """Write one file for all runs, which are in memory together."""
+        self._check_free([self._single])
+        outcomes = {run.name: self._outcome(run) for run in runs}
+        found = [(run, self._loaded(run, outcomes[run.name])) for run in runs]
+        good = [loaded for _, loaded in found if loaded is not None]
+        both = Outcome("", [])
+        if good:
+            with _noting(both):
+                with self._target.writing(self._single) as file:
+                    both.notes = self._exporter.write_runs(file, good, self._whats, self._options.selection)
+                both.files = [self._target.shown(self._single)]
+        for loaded in good:
+            outcome = outcomes[loaded.name]
+            outcome.files, outcome.notes = [*both.files], [*both.notes]
+            outcome.problems += both.problems
+            outcome.counts = {"rows": loaded.state.row_count, "samples": loaded.state.sample_count}
+        yield from outcomes.values()
 
     # -- one table over all runs -----------------------------------------------------------------------------------------
 

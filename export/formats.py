@@ -35,6 +35,8 @@ class Exporter:
     """Has a `TableWriter`, or `write_run(file, run, whats, selection) -> notes`."""
     run_file: Callable[[LoadedRun], str] | None = None
     """What the file of a whole run is called; None: it writes tables."""
+    compares: bool = False
+    """Whether one file can hold several runs side by side: `module` has `write_runs(file, runs, whats, selection)`, too."""
     needs: str = ""
     """The extra that brings what it takes."""
 
@@ -46,6 +48,13 @@ class Exporter:
     def write_run(self, file: BinaryIO, run: LoadedRun, whats: Sequence[str], selection: Selection) -> list[str]:
         """Write a run; gives what the format cannot say of it, in words."""
         notes: list[str] = self._writer().write_run(file, run, whats, selection)
+        return notes
+
+    def write_runs(
+        self, file: BinaryIO, runs: Sequence[LoadedRun], whats: Sequence[str], selection: Selection
+    ) -> list[str]:
+        """As `write_run`, for several runs side by side."""
+        notes: list[str] = self._writer().write_runs(file, runs, whats, selection)
         return notes
 
     def check(self) -> None:
@@ -70,5 +79,5 @@ FORMATS: dict[str, Exporter] = {
         "tensorboard",
         run_file=lambda run: f"events.out.tfevents.{max(run.state.info.start_time_ns, 0) // 10**9:010}.runferry",
     ),
-    "html": Exporter(".html", WHATS, "page", run_file=lambda _: "report.html"),
+    "html": Exporter(".html", WHATS, "page", run_file=lambda _: "report.html", compares=True),
 }

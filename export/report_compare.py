@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ from ..logformat.words import counted
 from .chart import Series, line_chart
 from .chart_axis import short
 from .chart_style import COLOURS
+from .contents import WHATS
 from .markup import text
 from .report import Limits, Source, page, status_of
 from .report_charts import Curve, Room, card, curves, grouped, legend, window
@@ -22,27 +23,35 @@ from .selection import Selection
 
 MOST = 3 * COLOURS
 """Runs in one chart: colours times kinds of dashes."""
+_EVERYTHING, _USUAL = Selection(), Limits()
 
 
 def render_comparison(
-    runs: Sequence[tuple[RunState, Source]], *, selection: Selection | None = None, limits: Limits | None = None
+    runs: Sequence[tuple[RunState, Source]],
+    *,
+    whats: Sequence[str] = WHATS,
+    selection: Selection = _EVERYTHING,
+    limits: Limits = _USUAL,
 ) -> str:
     """The page of several runs. Charts have one series for each of the first `MOST` runs that logged the metric.
 
     Args:
         runs: states whose rows were kept, each with what is known besides.
+        whats: which of `rows`, `config` and `summary` it shows.
         selection: which metrics have charts, and the steps that these show.
         limits: how much of what.
     """
-    selection, limits = selection or Selection(), limits or Limits()
     room = Room(limits.charts)
     names = _names(runs)
+    made: tuple[tuple[str, Callable[[], str]], ...] = (
+        ("rows", lambda: section("metrics", "Metrics", _charts(runs, names, selection, room))),
+        ("config", lambda: _differences("config", "Config", [state.config for state, _ in runs], names, limits)),
+        ("summary", lambda: _differences("summary", "Summary", [state.summary for state, _ in runs], names, limits)),
+    )
     sections = [
         section("runs", "Runs", _overview(runs, names)),
-        section("metrics", "Metrics", _charts(runs, names, selection, room)),
+        *(make() for what, make in made if what in whats),
         room.said(),
-        _differences("config", "Config", [state.config for state, _ in runs], names, limits),
-        _differences("summary", "Summary", [state.summary for state, _ in runs], names, limits),
     ]
     return page(f"{len(runs)} runs", f"<header><h1>{len(runs)} runs</h1></header>", sections)
 

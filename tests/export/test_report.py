@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import runferry
+from runferry.export import Options, export
 from runferry.export.report import Limits, Source, render
 from runferry.export.report_charts import curves
 from runferry.export.report_compare import render_comparison
@@ -458,6 +459,24 @@ def test_runs_are_compared_in_one_page(tmp_path):
     only = [found["class"] for found in page.having("path") if found.get("class", "").startswith("c2")]
     assert len(only) == 2  # the third run has the third colour in both charts
     assert page.leads_out() == []
+
+
+def test_runs_go_into_one_page_or_a_page_each(tmp_path):
+    """`-o page.html` with several runs compares them; a folder gets a report for each."""
+    for at in range(2):
+        logs.simple_run(tmp_path / "wandb", run_id=f"r{at}")
+    options = Options("html", selection=Selection(every=2))
+    apart = export([tmp_path / "wandb"], tmp_path / "out", options)
+    assert [Path(*outcome.files).relative_to(tmp_path) for outcome in apart] == [
+        Path("out/r0/report.html"),
+        Path("out/r1/report.html"),
+    ]
+    together = export([tmp_path / "wandb"], tmp_path / "both.html", options)
+    assert {*map(str, (Path(*outcome.files) for outcome in together))} == {str(tmp_path / "both.html")}
+    assert "2 runs" in Page((tmp_path / "both.html").read_text()).text
+    assert {tuple(outcome.notes) for outcome in apart + together} == {("--every: charts show all rows, thinned",)}
+    refused = export([tmp_path / "wandb"], tmp_path / "both.html" / "a.html", options)
+    assert [len(outcome.problems) for outcome in refused] == [1, 1]
 
 
 def test_a_metric_by_another_metric_in_some_runs_is_compared_by_step(tmp_path):
