@@ -153,11 +153,13 @@ class Looker:
         self._begin(window, at)
         return self._good(window, at) is not None
 
-    def number_behind(self, window: Window, at: int) -> int | None:
-        """The number of the record that begins with a good chunk at `at`; None if there is none, or it has no number."""
+    def behind(self, window: Window, at: int) -> tuple[bool, int | None]:
+        """What follows at `at`: whether it is damaged, as far as the bytes tell; and the number of the record that begins there."""
         self._begin(window, at)
+        if self.edge(window.base + at) - window.base - at < CHUNK_HEADER_SIZE:
+            return False, None
         chunk = self._good(window, at)
-        return _number(chunk) if chunk is not None else None
+        return chunk is None and not self._is_short, _number(chunk) if chunk is not None else None
 
     def _begin(self, window: Window, at: int) -> tuple[int, int | None]:
         """Count what is spent from here on, for the block that `at` lies in; returns what may have to be restored."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from .constants import BLOCK_SIZE
 
-_ORDERLY = 2  # numbers in order that make a log one of which the numbers tell something
+_ORDERLY = 1  # numbers behind the one before that make a log one of which the numbers tell something
 _ELSEWHERE = 3 * BLOCK_SIZE // 4  # bytes: what lies in the wrong place comes from another block
+_SMALLEST = 11  # bytes of a framed record that has a number and a body
 _MOST_RUNS = 64  # kept, of numbers without a gap
 
 
 class Numbering:
     """What the numbers of the records read so far tell."""
 
-    __slots__ = ("_begin", "_first", "_orderly", "_passed", "_runs", "is_tangled", "last")
+    __slots__ = ("_begin", "_first", "_orderly", "_passed", "_runs", "is_mixed", "is_tangled", "last")
 
     def __init__(self, last: int | None, begin: int) -> None:
         """`begin` is the offset at which they begin."""
@@ -25,6 +26,8 @@ class Numbering:
         """The last record's number; None where it has none, or is not known."""
         self.is_tangled = False
         """Records are still to come that were read before: a copy of them lay too early."""
+        self.is_mixed = False
+        """That was the case once: parts of this log lie in wrong places."""
         self._begin, self._first = begin, 0
         self._orderly = 0  # numbers that followed each other; below 0: one did not
         self._passed: int | None = 0  # chunks lost since, if nothing else was
@@ -53,23 +56,28 @@ class Numbering:
         if last - first + 1 != count or (self.last and not damaged and first != self.last + 1):
             self._orderly = -1
         elif self._orderly >= 0:
-            self._orderly += count - (first - 1 != self.last)
+            self._orderly += count - (not self.last or first != self.last + 1)
         if self._runs and first == self._runs[-1][1] + 1:
             self._runs[-1] = (self._runs[-1][0], last, end)
         else:
             self._runs.append((first, last, end))
             del self._runs[:-_MOST_RUNS]
-        self.is_tangled = len(self._runs) > 1 and self.tells and any(run[1] > last for run in self._runs)
+        if len(self._runs) > 1 and self.tells:
+            self.is_tangled = any(run[1] > last for run in self._runs)
+            self.is_mixed = self.is_mixed or self.is_tangled
         self.last = last
 
     def is_copy(self, num: int, offset: int) -> bool:
         """Whether a record of this number was read before, elsewhere."""
         return self.tells and any(first <= num <= last and offset >= end for first, last, end in self._runs)
 
-    def is_patchwork(self, num: int, following: int | None, end: int) -> bool:
-        """Whether a record of several chunks, of this number, is followed by one that belongs behind another record."""
-        if following is None or not num or not self.tells:
+    def is_misplaced(self, num: int, following: int | None, lost: int, end: int) -> bool:
+        """Whether a record of this number does not belong behind the last one and `lost` bytes, or before the one `following`."""
+        if not num or not self.tells:
             return False
         # A log that was repaired skips numbers too, but few: those of a block are more.
-        skipped, mean = following - num - 1, (end - self._begin) / max(1, num - self._first + 1)
-        return skipped < 0 or skipped * mean >= _ELSEWHERE
+        most = _ELSEWHERE * max(1, num - self._first + 1) / max(1, end - self._begin)
+        before = max((last for _, last, _ in self._runs if last < num), default=num - 1)
+        if num - before >= 1 + lost // _SMALLEST + most:
+            return True
+        return following is not None and not 0 < following - num < 1 + most

@@ -37,7 +37,7 @@ from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, MAX_RECORD_SI
 from .heal import Healed, flipped_bits, is_sound
 from .look import NEEDED, OPENING, TRAILER, TYPE_CRC, Look, Looker, Window
 from .numbering import Numbering
-from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, parse_record
+from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, is_alone, parse_record
 from .sources import first_look, open_log, unpacked
 from .wire import WireError
 
@@ -355,7 +355,7 @@ class LogReader:
         is_joined = end - begun > len(payload) + CHUNK_HEADER_SIZE
         is_doubtful = is_joined or self._damage is not None or numbers.is_tangled
         if (is_doubtful and numbers.is_copy(record.num, begun)) or (
-            is_joined and numbers.is_patchwork(record.num, self._looker.number_behind(window, stop), end)
+            is_joined and self._is_patchwork(window, record, stop)
         ):
             self._lose(GapReason.BAD_SEQUENCE)
             return _NOTHING
@@ -370,6 +370,16 @@ class LogReader:
         numbers.follow(record.num, record.num, 1, end, damaged=self._damage is not None)
         self._damage, self._mended = None, ()
         return found
+
+    def _is_patchwork(self, window: Window, record: Record, stop: int) -> bool:
+        """Whether a record of several chunks is put together of two, as far as numbers and lengths tell."""
+        if not self._numbers.tells:
+            return False
+        is_bad, following = self._looker.behind(window, stop)
+        if self._numbers.is_misplaced(record.num, following, record.offset - self.position, record.end):
+            return True
+        is_doubtful = is_bad or self._numbers.is_mixed or following not in {None, record.num + 1}
+        return is_doubtful and not is_alone(record)
 
 
 def read_records(source: str | os.PathLike[str] | BinaryIO, *, start: int = 0) -> Iterator[Record | Gap]:

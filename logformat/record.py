@@ -176,3 +176,9 @@ def parse_record(payload: bytes, offset: int, end: int) -> Record:
             # A field of a later version beside a known record type does not hide it.
             kind, start, stop = KINDS.get(number, "unknown"), begin, finish
     return Record(offset, end, payload, num, kind, start, stop)
+
+
+def is_alone(record: Record) -> bool:
+    """Whether a record's bytes hold its record type, once, and nothing else but what belongs to the envelope."""
+    found = [(number, kind) for number, kind, _, _ in fields(record.payload) if number not in _ENVELOPE]
+    return len(found) - found.count((_NUM, VARINT)) == 1
