@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..logformat import RunDirName, find_logs
@@ -24,7 +24,8 @@ from ..logformat.rundir import LOG_SUFFIX
 from .errors import BundleError
 from .manifest import LeftOut
 from .names import MAX_PARTS, why_unsafe
-from .staged import staged_contents
+from .snapshot import LogView, open_file, view_log
+from .staged import Claims
 
 _SIDE_FILES = tuple(f"{LOG_SUFFIX}.{kind}" for kind in ("alive", "cursor", "lock", "synced", "syncstate"))
 _UNCARRIED = frozenset({"tmp"})
@@ -38,7 +39,8 @@ class Found:
     path: Path
     root: Path
     """The run directory: no folder between it and a file in it may be a link when the file is opened."""
-    is_log: bool
+    view: LogView | None = None
+    """Of a log: what it held when it was looked at, and no more is packed."""
 
 
 @dataclass
@@ -49,6 +51,8 @@ class Gathered:
     left_out: list[LeftOut] = field(default_factory=list)
     name: str = ""
     """Of the run directory if it is one, else of the folder that holds them."""
+    runs: tuple[Path, ...] = ()
+    """The run directories."""
 
 
 def gather(paths: Iterable[str | os.PathLike[str]], *, follow_links: bool = False) -> Gathered:
@@ -83,51 +87,70 @@ def gather(paths: Iterable[str | os.PathLike[str]], *, follow_links: bool = Fals
         base = Path(os.path.commonpath([*(folder.parent for folder in whole), *(log.parent for log in single)]))
     except ValueError:
         raise BundleError("the runs lie on several drives: pack those of each for itself") from None
-    return _gathered(base, whole, single, shut, follow_links=follow_links)
+    gathering = _Gathering(base, follow_links=follow_links)
+    for refused in shut:
+        gathering.leave_out(Path(os.fsdecode(refused.filename or "?")), f"cannot be read: {refused.strerror}")
+    for folder in sorted(whole):
+        gathering.take_run(folder)
+    for log in sorted(single):
+        gathering.take(log, log.parent, Claims())
+    name = next(iter(whole)).name if len(whole) == 1 and not single else base.name
+    return replace(gathering.result(), name=name, runs=tuple(sorted(whole)))
 
 
-def _gathered(base: Path, whole: set[Path], single: set[Path], shut: list[OSError], *, follow_links: bool) -> Gathered:
-    gathered = Gathered(name=next(iter(whole)).name if len(whole) == 1 and not single else base.name)
-    found: dict[str, Found] = {}
-    left_out: dict[str, str] = {}
-    for error in shut:
-        left_out[_name(Path(os.fsdecode(error.filename or "?")), base)] = f"cannot be read: {error.strerror}"
-    for folder in whole:
-        for path, problem in _files_of(folder):
-            name = _name(path, base)
-            real, reason = (path, problem) if problem else _resolved(path, folder, follow_links=follow_links)
-            reason = reason or why_unsafe(name)
-            if reason:
-                left_out[name] = reason
-            elif real is not None:
-                found[name] = Found(name, real, folder, is_log=path.parent == folder and path.suffix == LOG_SUFFIX)
-        _add_staged(folder, base, found, left_out)
-    for log in single:
-        real, reason = _resolved(log, log.parent, follow_links=follow_links)
-        if reason:
-            left_out[_name(log, base)] = reason
+class _Gathering:
+    """What was found so far, by its name in the bundle."""
+
+    def __init__(self, base: Path, *, follow_links: bool) -> None:
+        self._base, self._follow_links = base, follow_links
+        self._found: dict[str, Found] = {}
+        self._left_out: dict[str, str] = {}
+
+    def leave_out(self, path: Path, reason: str) -> None:
+        """A file that is not packed."""
+        self._left_out[_name(path, self._base)] = reason
+
+    def take(self, path: Path, folder: Path, claims: Claims | None) -> None:
+        """A file of the run in `folder`; with `claims` it is a log, and its artifacts are noted there."""
+        name = _name(path, self._base)
+        real, reason = _resolved(path, folder, follow_links=self._follow_links)
+        if reason := reason or why_unsafe(name):
+            self._left_out[name] = reason
         elif real is not None:
-            found[_name(log, base)] = Found(_name(log, base), real, log.parent, is_log=True)
-    order = sorted(found, key=lambda name: name.encode("utf-8", "surrogateescape"))
-    gathered.files = [found[name] for name in order]
-    gathered.left_out = [LeftOut(name, left_out[name]) for name in sorted(left_out)]
-    return gathered
+            try:
+                self._found[name] = Found(name, real, folder, _viewed(real, folder, claims))
+            except OSError as error:
+                self._left_out[name] = f"cannot be read: {error.strerror}"
+
+    def take_run(self, folder: Path) -> None:
+        """A run directory."""
+        claims = Claims()
+        for path, problem in _files_of(folder):
+            if problem:
+                self.leave_out(path, problem)
+            else:
+                is_log = path.parent == folder and path.suffix == LOG_SUFFIX
+                self.take(path, folder, claims if is_log else None)
+        prefix = f"{_name(folder, self._base)}/artifacts/"
+        here = {name.removeprefix(prefix) for name in self._found if name.startswith(prefix)}
+        for md5, path, problem in claims.outside(folder, here):
+            if problem:
+                self._left_out[prefix + md5] = problem
+            else:
+                self._found[prefix + md5] = Found(prefix + md5, path, path)
+
+    def result(self) -> Gathered:
+        """All of it, sorted."""
+        order = sorted(self._found, key=lambda name: name.encode("utf-8", "surrogateescape"))
+        left_out = [LeftOut(name, self._left_out[name]) for name in sorted(self._left_out)]
+        return Gathered([self._found[name] for name in order], left_out)
 
 
-def _add_staged(folder: Path, base: Path, found: dict[str, Found], left_out: dict[str, str]) -> None:
-    """What the logs in a run directory place outside of it."""
-    prefix = f"{_name(folder, base)}/artifacts/"
-    logs = [item for item in found.values() if item.is_log and item.root == folder]
-    for log in logs:
-        here = {name.removeprefix(prefix) for name in found if name.startswith(prefix)}
-        try:
-            for name, path, problem in staged_contents(log.path, folder, here):
-                if problem:
-                    left_out[prefix + name] = problem
-                else:
-                    found[prefix + name] = Found(prefix + name, path, path, is_log=False)
-        except OSError:
-            continue  # whoever packs the log says what is wrong with it
+def _viewed(path: Path, folder: Path, claims: Claims | None) -> LogView | None:
+    if claims is None:
+        return None
+    with open_file(path, folder) as file:
+        return view_log(file, path.name, claims.note)
 
 
 def _name(path: Path, base: Path) -> str:

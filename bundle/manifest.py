@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,8 +174,3 @@ def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _LARGEST:
         raise ValueError("no number")
     return value
-
-
-def total(files: Iterable[Entry]) -> int:
-    """Bytes that the files take when they are unpacked."""
-    return sum(entry.size for entry in files)

@@ -15,9 +15,9 @@ from .blocks import BLOCK_SIZE, LAST, MANIFEST, MAX_BLOCKS, NO_MEMBER, Compresso
 from .disk import DISK, Disk
 from .errors import BundleError
 from .gather import Found, gather
-from .manifest import NAME, Entry, LeftOut, LogFacts, Manifest
+from .manifest import NAME, Entry, LeftOut, Manifest
 from .remote import RemoteSink, is_remote
-from .snapshot import open_file, view_log, whole_seconds
+from .snapshot import open_file, whole_seconds
 from .volumes import MIN_VOLUME, LocalSink, Sink
 
 LEVEL = 3
@@ -84,6 +84,8 @@ def pack(
         sink = RemoteSink(str(out), Compressor(level), split=split, overwrite=overwrite)
     else:
         target = _target(out, gathered.name)
+        if any(target.resolve().is_relative_to(run) for run in gathered.runs):
+            raise BundleError(f"{target}: a bundle cannot lie in a run directory that it packs")
         sink = LocalSink(target, Compressor(level), disk, split=split, overwrite=overwrite)
     writer = _Writer(sink, block_size, _identity(gathered.files))
     with contextlib.closing(sink):
@@ -139,19 +141,14 @@ class _ReadError(Exception):
 
 
 def _add(writer: _Writer, found: Found, file: BinaryIO) -> Entry:
-    """Pack one file, as large as it is now."""
-    facts: LogFacts | None = None
+    """Pack one file, as large as it is now; a log as it was when it was looked at."""
+    view = found.view
     try:
         before = os.fstat(file.fileno())
-        size = before.st_size
-        if found.is_log:
-            view = view_log(file, found.path.name, size)
-            size, facts = view.size, view.facts
-        file.seek(0)
+        size, mtime = (before.st_size, whole_seconds(before)) if view is None else (view.size, view.mtime)
         piece = file.read(min(size, _PIECE))
     except OSError as error:
         raise _ReadError(f"cannot be read: {error.strerror}") from None
-    mtime = whole_seconds(before)
     writer.begin(found.name, size, mtime)
     digest = hashlib.sha256()
     left, is_whole = size, True
@@ -166,9 +163,12 @@ def _add(writer: _Writer, found: Found, file: BinaryIO) -> Entry:
         except OSError:
             piece = b""
     writer.write(bytes(tar.padding(size)))
-    after = os.fstat(file.fileno())
-    # A log only grows, and what was taken of it was complete.
-    is_same = facts is not None or (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    if view is None:
+        after = os.fstat(file.fileno())
+        is_same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    else:  # a log only grows, and what is taken of it was complete
+        is_same = view.identity == (before.st_dev, before.st_ino)
+    facts = view.facts if view is not None else None
     return Entry(found.name, size, mtime, digest.hexdigest(), facts, changed=not (is_whole and is_same))
 
 

@@ -11,11 +11,12 @@ import errno
 import io
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..logformat import Batch, GapReason, LogReader
+from ..logformat import Batch, GapReason, LogReader, Record
 from ..logformat.rundir import run_id_of
 from ..logformat.wire import WireError
 from .manifest import LogFacts
@@ -61,26 +62,32 @@ class Clipped(io.RawIOBase):
         return len(data)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LogView:
     """A log as it is at one moment."""
 
     size: int
     """Bytes of it that are packed."""
+    mtime: int
+    """Whole seconds."""
+    identity: tuple[int, int]
+    """Device and inode."""
     facts: LogFacts
 
 
-def view_log(file: BinaryIO, name: str, size: int) -> LogView:
-    """What the first `size` bytes of a log hold.
+def view_log(file: BinaryIO, name: str, artifact: Callable[[Record], object] = lambda _record: None) -> LogView:
+    """What a log holds now.
 
     Args:
         file: the log, open.
         name: its file name, which gives the run id where no record does.
-        size: bytes to look at.
+        artifact: told of each artifact record.
 
     Raises:
         OSError: it cannot be read.
     """
+    status = os.fstat(file.fileno())
+    size = status.st_size
     reader = LogReader(Clipped(file, size), at_once=1 << 20)  # type: ignore[arg-type]  # any binary file will do
     records = gaps = end = 0
     run: Any = None
@@ -94,7 +101,9 @@ def view_log(file: BinaryIO, name: str, size: int) -> LogView:
         records += len(item.entries)
         end = item.base + item.entries[-1][5]
         for entry in item.entries:
-            if entry[0] == "exit" or (entry[0] == "run" and run is None):
+            if entry[0] == "artifact":
+                artifact(item.record_of(entry))
+            elif entry[0] == "exit" or (entry[0] == "run" and run is None):
                 try:
                     message = item.record_of(entry).message()
                 except WireError:
@@ -118,7 +127,7 @@ def view_log(file: BinaryIO, name: str, size: int) -> LogView:
         gaps=gaps - is_unfinished,
         exit=exit_code,
     )
-    return LogView(packed, facts)
+    return LogView(packed, whole_seconds(status), (status.st_dev, status.st_ino), facts)
 
 
 def open_file(path: Path, root: Path) -> BinaryIO:

@@ -12,11 +12,9 @@ import binascii
 import hashlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..logformat import WireError
-from ..logformat.reader import LogReader
-from ..logformat.record import Batch
+from ..logformat import Record, WireError
 from .snapshot import open_file
 
 _PIECE = 1 << 20
@@ -39,53 +37,49 @@ class _Wanted(NamedTuple):
     size: int
 
 
-def staged_contents(log: Path, root: Path, here: Collection[str]) -> Iterator[Staged]:
-    """What the artifacts in a log hold beyond the contents that are `here`, by their MD5, in the order of that.
+class Claims:
+    """What the artifacts in a log list."""
 
-    Raises:
-        OSError: the log cannot be read.
-    """
-    wanted: dict[str, list[_Wanted]] = {}
-    claims: dict[str, str] = {}
-    lists: dict[str, str] = {}
-    with open_file(log, root) as file:
-        for item in LogReader(file).batches():
-            if isinstance(item, Batch):
-                for entry in item.entries:
-                    if entry[0] == "artifact":
-                        _note(item.record_of(entry), wanted, claims, lists)
-    for name in sorted(lists.keys() - {*here}):
-        yield Staged(
-            name, root, f"the list of contents of artifact {lists[name][:_LONGEST]} lies outside of the run directory"
-        )
-    for md5 in sorted(wanted.keys() - {*here}):
-        if any(Path(content.path).is_relative_to(root / "files") for content in wanted[md5]):
-            continue  # a sync finds it there by its MD5
-        problem = ""
-        for content in wanted[md5]:
-            path = Path(content.path)
-            problem = _problem(path, md5, content.size) if claims[content.path] == md5 else "it has changed since"
-            if not problem:
-                break
-        yield Staged(md5, path, problem and f"a content of artifact {wanted[md5][0].artifact[:_LONGEST]}: {problem}")
+    def __init__(self) -> None:
+        self._wanted: dict[str, list[_Wanted]] = {}
+        self._latest: dict[str, str] = {}  # path -> MD5
+        self._lists: dict[str, str] = {}
 
-
-def _note(record: Any, wanted: dict[str, list[_Wanted]], claims: dict[str, str], lists: dict[str, str]) -> None:
-    """What one artifact record lists."""
-    try:
-        artifact = record.message()
-    except WireError:
-        return
-    if path := artifact.manifest.manifest_file_path:
-        lists.setdefault(Path(path).name, artifact.name)
-    for content in artifact.manifest.contents:
+    def note(self, record: Record) -> None:
+        """Take an artifact record, in the order of the log."""
         try:
-            md5 = base64.b64decode(content.digest, validate=True)
-        except (binascii.Error, ValueError):
-            continue
-        if content.local_path and len(md5) == hashlib.md5(usedforsecurity=False).digest_size:
-            claims[content.local_path] = md5.hex()
-            wanted.setdefault(md5.hex(), []).append(_Wanted(artifact.name, content.local_path, content.size))
+            artifact = record.message()
+        except WireError:
+            return
+        if path := artifact.manifest.manifest_file_path:
+            self._lists.setdefault(Path(path).name, artifact.name)
+        for content in artifact.manifest.contents:
+            try:
+                md5 = base64.b64decode(content.digest, validate=True)
+            except (binascii.Error, ValueError):
+                continue
+            if content.local_path and len(md5) == hashlib.md5(usedforsecurity=False).digest_size:
+                self._latest[content.local_path] = md5.hex()
+                wanted = _Wanted(artifact.name, content.local_path, content.size)
+                self._wanted.setdefault(md5.hex(), []).append(wanted)
+
+    def outside(self, folder: Path, here: Collection[str]) -> Iterator[Staged]:
+        """What is listed beyond the contents that are `here`, by their MD5, in the order of that; `folder` is the run's."""
+        for name in sorted(self._lists.keys() - {*here}):
+            artifact = self._lists[name][:_LONGEST]
+            yield Staged(name, folder, f"the list of contents of artifact {artifact} lies outside of the run directory")
+        for md5 in sorted(self._wanted.keys() - {*here}):
+            places = self._wanted[md5]
+            if any(Path(content.path).is_relative_to(folder / "files") for content in places):
+                continue  # a sync finds it there by its MD5
+            problem, path = "", folder
+            for content in places:
+                path = Path(content.path)
+                is_latest = self._latest[content.path] == md5
+                problem = _problem(path, md5, content.size) if is_latest else "it has changed since"
+                if not problem:
+                    break
+            yield Staged(md5, path, problem and f"a content of artifact {places[0].artifact[:_LONGEST]}: {problem}")
 
 
 def _problem(path: Path, md5: str, size: int) -> str:

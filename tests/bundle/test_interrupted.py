@@ -285,6 +285,24 @@ def test_a_file_that_grows_is_taken_as_large_as_it_was(tmp_path):
     assert packed.manifest.files[0].changed
 
 
+def test_a_log_that_was_replaced_is_named(tmp_path, monkeypatch):
+    """Between the look at it and its turn: what the manifest says of it is another one's."""
+    from runferry.bundle import packing
+
+    log = simple_run(tmp_path / "wandb", rows=5)
+    gathers = packing.gather
+
+    def gather(*arguments, **more):
+        found = gathers(*arguments, **more)
+        log.rename(tmp_path / "kept")
+        log.write_bytes(bytes(10_000))
+        return found
+
+    monkeypatch.setattr(packing, "gather", gather)
+
+    assert [out.name.rpartition("/")[2] for out in pack(log, tmp_path / "b.tar.zst").problems] == [log.name]
+
+
 def test_a_file_that_is_gone_or_shut_is_named_and_the_rest_packed(tmp_path, monkeypatch):
     """It is in the manifest as left out, too: whoever unpacks it is told."""
     log = simple_run(tmp_path / "wandb", rows=5)

@@ -253,6 +253,8 @@ def test_what_cannot_be_packed_is_a_word_and_no_file(tmp_path):
     (tmp_path / "b.tar.zst").write_bytes(b"precious")
     with pytest.raises(BundleError, match="there already"):
         pack(log, tmp_path / "b.tar.zst")
+    with pytest.raises(BundleError, match="cannot lie in a run directory"):
+        pack(log, log.parent / "files" / "b.tar.zst")
     with pytest.raises(BundleError, match="at least"):
         pack(log, tmp_path / "c.tar.zst", split=1000)
 
