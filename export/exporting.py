@@ -58,7 +58,7 @@ class Outcome:
 
 
 def export(
-    paths: Iterable[Path],
+    paths: Iterable[str | os.PathLike[str]],
     out: str | os.PathLike[str],
     options: Options,
     *,

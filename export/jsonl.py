@@ -1,6 +1,6 @@
 """JSON Lines: an object for each row, nested as it was logged; a key that a row lacks is not in it, null is null.
 
-NaN and infinities are bare, as in the log itself: Python, jq and orjson's kin differ in whether they take that (docs/export.md).
+NaN and infinities are bare, as in the log itself; which readers take that: docs/export.md.
 """
 
 from __future__ import annotations

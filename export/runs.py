@@ -53,7 +53,10 @@ class LoadedRun:
 
 
 def find_runs(
-    paths: Iterable[Path], *, unreadable: Callable[[OSError], object] | None = None, home: Path = Path("wandb")
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    unreadable: Callable[[OSError], object] | None = None,
+    home: Path = Path("wandb"),
 ) -> list[RunLogs]:
     """The runs below `paths`, in the order in which they are found.
 
@@ -70,7 +73,7 @@ def find_runs(
     """
     runs: dict[tuple[str, ...], list[Path]] = {}
     problems: dict[tuple[str, ...], str] = {}
-    for path in paths:
+    for path in map(Path, paths):
         logs = [log for place in _places(path, home) for log in find_logs(place, unreadable=unreadable)]
         if not logs:
             raise ExportError(f"{path}: no log (run-<id>.wandb) here")
