@@ -14,7 +14,7 @@ from support import logs
 from support.syncrig import Rig
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
-VERSIONS = sorted(path.name for path in LOGS.iterdir())
+VERSIONS = sorted(path.parent.name for path in LOGS.glob("*/everything.wandb"))
 
 
 def there(rig: Rig) -> Any:
