@@ -185,7 +185,7 @@ def _begin(work: RunWork) -> None:
     if status is None or not (status.history_lines or status.events_lines or status.console_lines):
         return
     rewinds = first.opening.rewinds
-    if is_our_writer(status, work.segments):
+    if is_our_writer(status, work.segments) and not _was_announced_only(work, status):
         return
     if not (first.head.resume or rewinds is not None):
         if _is_beside(work, status):
@@ -203,6 +203,19 @@ def _begin(work: RunWork) -> None:
                 f"the server says that it rewound run {work.plan.run_id} to {counted(left, 'row')}, but it does not hold them"
             )
     _go_behind(work, status, first)
+
+
+def _was_announced_only(work: RunWork, status: ResumeStatus) -> bool:
+    """Whether the server names us since a sync that was killed, or cut off, before the first cursor, and so before the first line.
+
+    So it is where a resumed run's rows and samples are all from before its first log here.
+    """
+    first = work.segments[0]
+    if not first.head.resume or any(segment.head.is_node for segment in work.segments):
+        return False
+    streams = ((status.history_lines, status.history_tail), (status.events_lines, status.events_tail))
+    times = [tails.row_of(tail[-1]).get("_timestamp") if tail else None for lines, tail in streams if lines]
+    return bool(times) and all(isinstance(at, (int, float)) and at * 1e9 < first.head.start_ns for at in times)
 
 
 def _is_beside(work: RunWork, status: ResumeStatus) -> bool:

@@ -51,6 +51,6 @@ def check_lost(work: RunWork, status: ResumeStatus) -> bool:
     if others:
         raise Refused(
             f"the server holds lines of run {work.plan.run_id} of these logs and of others that are not here, and which are whose "
-            "is not known any more: sync all logs of the run in one command"
+            "is not known any more: sync all logs of the run in one command, or these as another run (--id NEW)"
         )
     return True

@@ -188,6 +188,36 @@ def test_a_kill_between_the_announcement_and_the_cursor(rig: Rig, monkeypatch: p
     assert whole(rig) == ALL
 
 
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_run_that_was_resumed_elsewhere(rig: Rig, monkeypatch: pytest.MonkeyPatch, sent: bool) -> None:
+    """Announced, and killed before its cursor: no line is there yet, so it goes on. With lines there it is refused."""
+    before = log_of(rig, "first")
+    (rig.folder / "first").rename(rig.folder / "gone")
+    before = rig.folder / "gone" / before.relative_to(rig.folder / "first")
+    rig.sync(before)
+    log = log_of(rig, "first", attempt=1)
+    with monkeypatch.context() as killed:
+        if not sent:
+            killed.setattr("runferry.sync.contact.settle", Mock(side_effect=Interrupted("killed")))
+        rig.sync(log)
+    cursor(log).unlink(missing_ok=True)
+    marker(log).unlink(missing_ok=True)
+    there = whole(rig)
+    report = rig.only(rig.sync(log))
+
+    assert there["writers"] == ["first", "first1"]
+    assert report.verdict is (Verdict.FAILED if sent else Verdict.SYNCED), report.reason
+    if sent:
+        assert "in one command, or these as another run (--id NEW)" in report.reason
+        assert whole(rig) == there
+    twice = whole(rig)
+    assert [row[0] for row in twice["rows"]] == list(range(8))
+    assert [at for at, _ in events(rig)] == [0.0, 5.0, 10.0, 10.0, 15.0, 20.0]
+    assert twice["console"] == ["first", "first"]
+    rig.sync(before, log)
+    assert whole(rig) == twice
+
+
 def test_nobody_else_is_there_to_write_over(rig: Rig) -> None:
     """Where only these logs have written, a lost cursor costs nothing, as ever."""
     found = {node: log_of(rig, node) for node in ("first", "b", "c")}
