@@ -197,10 +197,10 @@ class HelperRunner(DeferredRunner):
             self._put_off(now)
             return
         with self._ready:
-            if self._closed:
-                _abandon(child)
-            else:
+            if not self._closed:
                 self._begin(now, child)
+                return
+        _abandon(child)  # which may take until it is gone
 
     def _begin(self, now: float, child: Child) -> None:
         self._child = child

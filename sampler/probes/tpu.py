@@ -109,6 +109,8 @@ class TpuProbe(Probe):
         missing = [*self._load_sdk(), *self._load_runtime()]
         if self._monitoring is None and self._runtime is None:
             raise ProbeUnavailableError(f"a TPU, but nothing to ask it with: {'; '.join(missing)}", loud=True)
+        if self._runtime is None and missing:
+            self.notices = [f"what the TPU runtime's server alone tells is left out: {missing[-1]}"]
 
     def _load_sdk(self) -> list[str]:
         if self._monitoring is None:

@@ -167,15 +167,18 @@ def test_the_backoff_has_an_end():
 def test_an_interpreter_whose_disk_does_not_answer():
     """The end of sampling does not wait for a helper that is being started, and the helper ends when it comes."""
     begun, release, children = threading.Event(), threading.Event(), []
+    lock, held = threading.Lock(), []
 
     def spawn():
         begun.set()
         assert release.wait(20)
-        children.append(Played(900_000_000))
-        return children[0]
+        child = Played(900_000_000)
+        child.wait = lambda timeout: (held.append(lock.locked()), Played.wait(child, timeout))[1]
+        children.append(child)
+        return child
 
     ctx = Context(SamplerSettings(), own_pids=set())
-    runner = HelperRunner(Library(), ctx, threading.Condition(), spawn=spawn)
+    runner = HelperRunner(Library(), ctx, threading.Condition(lock), spawn=spawn)
     tick = threading.Thread(target=runner.request, args=(0.0,))
     tick.start()
     assert begun.wait(20)
@@ -186,6 +189,7 @@ def test_an_interpreter_whose_disk_does_not_answer():
     (child,) = children
     assert (child.killed, child.stdin.closed, child.stdout.closed, child.returncode) == (1, True, True, 0)
     assert ctx.own_pids == set()
+    assert held == [False]  # others' ends go on meanwhile
     child.end()
 
 

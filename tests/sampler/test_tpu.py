@@ -130,16 +130,32 @@ def test_metadata(tpus):
     assert tpus("tpu-sdk-v5e.json").probe.metadata() == expected
 
 
-def test_nothing_to_ask_with(machine, monkeypatch):
-    """A TPU without libtpu and h2 is worth a warning that says what to install."""
-    machine.load("tpu-pci-sysfs.json")
+def without_h2(monkeypatch):
     for module in ("tpu_runtime", "tpu_grpc"):
         monkeypatch.delitem(sys.modules, f"runferry.sampler.probes.{module}", raising=False)
         monkeypatch.delattr(f"runferry.sampler.probes.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "h2.config", None)
+
+
+def test_nothing_to_ask_with(machine, monkeypatch):
+    """A TPU without libtpu and h2 is worth a warning that says what to install."""
+    machine.load("tpu-pci-sysfs.json")
+    without_h2(monkeypatch)
     with pytest.raises(ProbeUnavailableError, match=r"libtpu .* runferry\[tpu\]") as caught:
         TpuProbe().open(machine.context())
     assert caught.value.loud
+
+
+def test_libtpu_without_h2(machine, monkeypatch, sampled, fixture_json):
+    """What the SDK tells is there, and the user is told once why the rest is not; with h2 there is nothing to tell."""
+    machine.load("tpu-pci-sysfs.json")
+    library = monitoring.Monitoring(fixture_json("tpu-sdk-v5e.json"))
+    assert sampled(TpuProbe(library), machine.context()).probe.notices == ()
+    without_h2(monkeypatch)
+    found = sampled(TpuProbe(library), machine.context())
+    (notice,) = found.probe.notices
+    assert "runferry[tpu]" in notice
+    assert found.next()["tpu.0.dutyCycle"] is not None
 
 
 @pytest.mark.parametrize("failure", ["raise RuntimeError('broken')", "raise ImportError('none')", "x = 1 / 0"])
