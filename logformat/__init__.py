@@ -38,6 +38,7 @@ from .framing import Framer, framed_size
 
 if TYPE_CHECKING:
     from .chunks import Chunk, walk_chunks
+    from .columns import Column, Rows
     from .heal import Healed
     from .history import decode_history
     from .reader import LogReader, open_reader, read_records
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .record import Batch, Gap, GapReason, Record
     from .rundir import RunDirName, find_logs, latest_run, log_name, run_id_of, valid_run_id
     from .runstate import RunState
+    from .samples import Sample, Samples
     from .segments import head_of, in_order, load, siblings
     from .sources import open_log
     from .values import loads, loads_all
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 # A writer frames and never reads: what reading needs is loaded by the first who asks for it.
 _WHERE = {
     "Batch": "record",
+    "Column": "columns",
     "Chunk": "chunks",
     "Gap": "record",
     "GapReason": "record",
@@ -60,7 +63,10 @@ _WHERE = {
     "LogReader": "reader",
     "Record": "record",
     "RunDirName": "rundir",
+    "Rows": "columns",
     "RunState": "runstate",
+    "Sample": "samples",
+    "Samples": "samples",
     "WireError": "wire",
     "decode_history": "history",
     "find_logs": "rundir",
@@ -89,14 +95,18 @@ __all__ = [
     "Batch",
     "Chunk",
     "ChunkType",
+    "Column",
     "Framer",
     "Gap",
     "GapReason",
     "Healed",
     "LogReader",
     "Record",
+    "Rows",
     "RunDirName",
     "RunState",
+    "Sample",
+    "Samples",
     "WireError",
     "decode_history",
     "find_logs",

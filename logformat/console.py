@@ -1,6 +1,7 @@
-r"""Console output to lines: what a terminal would show of the fragments that a program wrote.
+r"""Console output to lines that are final once they are complete: what a sync sends.
 
-A fragment ends anywhere, and `\r` returns to the start of the line, so that a progress bar overwrites itself.
+A fragment ends anywhere, and `\r` returns to the start of the line, so that a progress bar overwrites itself. Bars that go up
+to lines above are for who may still change those: see `terminal`.
 """
 
 from __future__ import annotations
