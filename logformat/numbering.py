@@ -2,7 +2,7 @@
 
 A part of a log that lies where it does not belong (a sector written twice, or to the wrong place) has good checksums.
 Its numbers show it: those of a copy were there before, and a record whose first part is followed by another one's last
-part is not followed by the number after its own. Logs whose numbers are not in order tell nothing.
+part is not followed by the number after its own. Logs whose numbers do not rise tell nothing.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ class Numbering:
         if not first or not last:
             self.last, self._orderly = None, -1
             return
-        if last - first + 1 != count or (self.last and not damaged and first != self.last + 1):
+        if last - first + 1 < count or (self.last and not damaged and first <= self.last):
             self._orderly = -1
+        elif last - first + 1 > count:  # some are skipped: which ones were there is told by their neighbours alone
+            first = last
         elif self._orderly >= 0:
             self._orderly += count - (not self.last or first != self.last + 1)
         if self._runs and first == self._runs[-1][1] + 1:

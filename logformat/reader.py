@@ -76,6 +76,7 @@ class LogReader:
         self._damage: GapReason | None = None  # why the bytes from `position` on gave no record, if so
         self._waiting: GapReason | None = None  # what the bytes at `_at` are, should nothing more come
         self._numbers = Numbering(None if start else 0, start)
+        self._careful = start  # offset up to which numbers are looked at one by one
         self._headless = start == 0  # the file header is still to be checked
         self._foreign = self._final = False
         self._note = ""
@@ -215,7 +216,7 @@ class LogReader:
         batch = Batch(buffer, base)
         while at < limit:
             edge = self._looker.edge(base + at) - base
-            if self._damage is None and not self._parts and not self._numbers.is_tangled:
+            if not (self._damage or self._parts or self._numbers.is_tangled or base + at < self._careful):
                 walked = self._walk(batch, base, at, min(edge, limit))
                 if walked > at:
                     at = walked
@@ -272,14 +273,14 @@ class LogReader:
                     break
             at = end
         if at > begun:
-            first = batch.record_of(batch.entries[count]).num
-            if self._numbers.is_copy(first, base + begun):
+            first, last = (batch.record_of(batch.entries[index]).num for index in (count, -1))
+            read = len(batch.entries) - count
+            if self._numbers.tells and (self._numbers.is_copy(first, base + begun) or last - first + 1 != read):
                 del batch.entries[count:]
-                self._lose(GapReason.BAD_SEQUENCE)
+                self._careful = base + at  # up to there, one by one
                 return begun
             self._at = self.position = base + at
-            last = batch.record_of(batch.entries[-1]).num
-            self._numbers.follow(first, last, len(batch.entries) - count, base + at, damaged=False)
+            self._numbers.follow(first, last, read, base + at, damaged=False)
         return at
 
     def _step(self, window: Window, at: int, edge: int) -> tuple[int, list[Record | Gap]] | None:
@@ -353,7 +354,7 @@ class LogReader:
                 return _NOTHING
             record = record._replace(healed=len(self._mended))
         is_joined = end - begun > len(payload) + CHUNK_HEADER_SIZE
-        is_doubtful = is_joined or self._damage is not None or numbers.is_tangled
+        is_doubtful = is_joined or self._damage is not None or numbers.is_tangled or begun < self._careful
         if (is_doubtful and numbers.is_copy(record.num, begun)) or (
             is_joined and self._is_patchwork(window, record, stop)
         ):
