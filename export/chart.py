@@ -211,7 +211,7 @@ def _number(value: float) -> str:
 def _spoken(title: str, unit: str, x_label: str, series: Sequence[Series], values: tuple[float, float] | None) -> str:
     """The chart in a sentence."""
     count = sum(len(one.y) for one in series)
-    odd = sum(not math.isfinite(value) for one in series for value in one.y)
+    odd = count - sum(sum(map(math.isfinite, one.y)) for one in series)
     spoken = f"{title}: {count:,} values by {x_label}"
     if values:
         spoken += f", from {short(values[0])} to {short(values[1])}{f' {unit}' if unit else ''}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from .chart_axis import range_axis, short
@@ -48,7 +49,7 @@ class Histogram:
             len(self.edges) == len(self.counts) + 1
             and len(self.counts) > 0
             and all(map(math.isfinite, self.edges))
-            and all(low <= high for low, high in zip(self.edges, self.edges[1:], strict=False))
+            and all(low <= high for low, high in pairwise(self.edges))
             and all(math.isfinite(count) and count >= 0 for count in self.counts)
         )
 
@@ -61,24 +62,31 @@ def heat_map(
     width: int = 420,
     height: int = 190,
 ) -> str:
-    """An `<svg>` of histograms by ascending places, one column each: so choose few dozen."""
+    """An `<svg>` of histograms by ascending finite places, one column each: so choose few dozen.
+
+    A column reaches to the next one; where others are missing between them, there is nothing.
+    """
     low = min(one.edges[0] for _, one in columns)
     high = max(one.edges[-1] for _, one in columns)
     top, bottom, right = 12, 34, 16
     y_axis = range_axis(low, high, height - top - bottom)
     ticks = [tick for tick in y_axis.ticks(4) if y_axis.low <= tick[0] <= y_axis.high]
     left = 14 + round(6.3 * max((len(name) for _, name in ticks), default=1))
-    across, down = (width - left - right) / len(columns), y_axis.pixels / _ROWS
+    ends = _ends([place for place, _ in columns])
+    x_axis = range_axis(columns[0][0], ends[-1], width - left - right)
+    down = y_axis.pixels / _ROWS
     base = top + y_axis.pixels
     levels: list[list[str]] = [[] for _ in range(_LEVELS)]
     spread = [_spread(one, y_axis.low, y_axis.high) for _, one in columns]
     most = max(map(max, spread)) or 1.0
-    for number, cells in enumerate(spread):
+    for (place, _), end, cells in zip(columns, ends, spread, strict=True):
+        begin = left + x_axis.place(place)
+        across = left + x_axis.place(end) - begin + 0.2  # no seams
         for row, part in enumerate(cells):
             if part > 0:
                 level = min(int(math.sqrt(part / most) * _LEVELS), _LEVELS - 1)
-                at = f"M{left + number * across:.1f} {base - (row + 1) * down:.1f}"
-                levels[level].append(f"{at}h{across + 0.2:.1f}v{down + 0.2:.1f}h-{across + 0.2:.1f}z")
+                at = f"M{begin:.1f} {base - (row + 1) * down:.1f}"
+                levels[level].append(f"{at}h{across:.1f}v{down + 0.2:.1f}h-{across:.1f}z")
     cells_drawn = "".join(
         f'<path class="cell c0" fill-opacity="{(level + 1) / _LEVELS:.2f}" d="{"".join(found)}"/>'
         for level, found in enumerate(levels)
@@ -88,10 +96,10 @@ def heat_map(
         f'<text x="{left - 6}" y="{base - y_axis.place(value) + 4:.1f}" text-anchor="end">{name}</text>'
         for value, name in ticks
     )
-    places = {round(number * (len(columns) - 1) / 4) for number in range(5)}
     steps = "".join(
-        f'<text x="{left + (number + 0.5) * across:.1f}" y="{base + 15:g}" text-anchor="middle">{short(columns[number][0])}</text>'
-        for number in sorted(places)
+        f'<text x="{left + x_axis.place(value):.1f}" y="{base + 15:g}" text-anchor="middle">{name}</text>'
+        for value, name in x_axis.ticks(6)
+        if x_axis.low <= value <= x_axis.high
     )
     said = f"{title}: {len(columns)} histograms by {x_label}, from {short(low)} to {short(high)}"
     return (
@@ -100,6 +108,14 @@ def heat_map(
         f'<text class="note" x="{(left + width - right) / 2:g}" y="{base + 29:g}" text-anchor="middle">{text(x_label, 60)}</text>'
         "</svg>"
     )
+
+
+def _ends(places: Sequence[float]) -> list[float]:
+    """Where each column ends: at the next one, unless that is so far away that others are missing between them."""
+    distances = sorted(high - low for low, high in pairwise(places))
+    usual = distances[len(distances) // 2] if distances else 1.0
+    nexts = [*places[1:], places[-1] + usual]
+    return [min(behind, place + 1.5 * usual) for place, behind in zip(places, nexts, strict=True)]
 
 
 def _spread(histogram: Histogram, low: float, high: float) -> list[float]:

@@ -35,7 +35,7 @@ nav{margin:14px 0 0;display:flex;gap:4px 16px;flex-wrap:wrap}
 .box{padding:10px 14px;margin:10px 0 0;white-space:pre-wrap}
 .box.damage{border-left:4px solid var(--bad);white-space:normal}
 .box.alert{border-left:4px solid var(--warn)}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr));gap:14px}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,360px),1fr));gap:14px}
 figure{margin:0;padding:10px 12px 8px;break-inside:avoid}
 figcaption{display:flex;justify-content:space-between;gap:12px}
 figcaption b{font-weight:600}

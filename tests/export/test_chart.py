@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from xml.etree import ElementTree
+from itertools import pairwise
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 def drawn(svg):
     """The chart's elements, parsed as XML."""
-    return ElementTree.fromstring(svg)
+    return ET.fromstring(svg)
 
 
 def points(svg):
@@ -264,10 +265,25 @@ def test_a_heat_map_darkens_where_values_are():
     assert "&lt;h&gt;: 2 histograms by step, from 0 to 2" in svg
 
 
-@given(st.lists(st.floats(-1e300, 1e300), min_size=2, max_size=20), st.floats(0, 1e300))
-def test_any_sound_histogram_is_drawn(edges, count):
+def test_missing_histograms_leave_a_hole():
+    """Between columns that lie further apart than most, the map is empty."""
+    columns = [(step, Histogram([0, 1], [1])) for step in (0, 10, 20, 70, 80)]
+    cells = re.search(r'<path class="cell c0"[^>]* d="([^"]+)"', heat_map(columns, title="h"))[1]
+    spans = [(float(at), float(at) + float(width)) for at, width in re.findall(r"M([\d.]+) [\d.]+h([\d.]+)", cells)]
+    holes = [round(begin - end) for (_, end), (begin, _) in pairwise(sorted({*spans})) if begin - end > 1]
+    assert len(holes) == 1
+    assert holes[0] == pytest.approx(35 / 90 * (420 - 33 - 16), abs=2)
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), min_size=2, max_size=20),
+    st.floats(0, 1e300),
+    st.lists(FINITE, min_size=1, max_size=9),
+)
+def test_any_sound_histogram_is_drawn(edges, count, places):
     """Edges that repeat, or lie far apart, and counts of any size make an SVG without numbers that are none."""
     edges = sorted(edges)
-    svg = heat_map([(0, Histogram(edges, [count] * (len(edges) - 1)))], title="h")
+    svg = heat_map([(at, Histogram(edges, [count] * (len(edges) - 1))) for at in sorted(places)], title="h")
     drawn(svg)
     assert "nan" not in svg
+    assert not re.search(r"[Mh]-?inf", svg)
