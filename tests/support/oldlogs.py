@@ -15,6 +15,8 @@ KEPT = peer.ROOT / "fixtures" / "logs"
 """A folder per version; `tests/peer/old/keep.py` makes them."""
 KEPT_VERSIONS = [version.name for version in old.VERSIONS]
 TIMES = {("_timestamp",), ("_runtime",)}
+BY_SERVER = {("images", "filenames")}
+"""Written offline, and where a server says that it takes them."""
 ABSENT = "absent"
 Path_ = tuple[str, ...]
 Leaves = dict[Path_, Any]
@@ -76,8 +78,14 @@ def named(version: str) -> dict[Path_, tuple[Any, Any]]:
 
 
 def rows_of(state: RunState) -> dict[int, Leaves]:
-    """The rows by step, less what only the clock knows; whole floats as integers, as the core writes them."""
-    return {row["_step"]: {p: _whole(v) for p, v in leaves(row) if p not in TIMES} for row in state.rows}
+    """The rows by step, less what clock and server decide; whole floats as integers, as the core writes them."""
+    return {row["_step"]: {p: _whole(v) for p, v in leaves(row) if p not in TIMES | BY_SERVER} for row in state.rows}
+
+
+def different_rows(mine: dict[int, Leaves], other: dict[int, Leaves]) -> dict[tuple[int, Path_], tuple[Any, Any]]:
+    """Where two runs' rows differ: by step and path, what each has there."""
+    pairs = {step: different(mine.get(step, {}), other.get(step, {})) for step in sorted({*mine, *other})}
+    return {(step, path): pair for step in pairs for path, pair in pairs[step].items()}
 
 
 def _whole(value: Any) -> Any:

@@ -7,6 +7,7 @@ import math
 
 import pytest
 from runferry.logformat import GapReason, Record, load, read_records
+from runferry.logformat.sources import first_look
 from support import oldlogs
 
 VERSIONS = oldlogs.KEPT_VERSIONS
@@ -50,16 +51,8 @@ def test_long_logs_are_what_the_version_left(version):
     assert oldlogs.differences(oldlogs.our_state(state), oldlogs.expected(version, "long")) == {}
 
 
-def rows_beside_the_newest(version):
-    """Where rows differ from those of the newest version: (step, path) -> (that version, the newest)."""
-    rows, newest = (oldlogs.rows_of(load(log_of(name, "everything"))) for name in (version, NEWEST))
-    steps = sorted({*rows, *newest})
-    pairs = {step: oldlogs.different(rows.get(step, {}), newest.get(step, {})) for step in steps}
-    return {(step, path): pair for step in steps for path, pair in pairs[step].items()}
-
-
 def differing_rows(version):
-    """Which of those differences are known."""
+    """Where rows are known to differ from those of the newest version: (step, path) -> (that version, the newest)."""
     known = {}
     if version in {"0.10.33", "0.12.21"}:
         known |= {(10, ("_step",)): (oldlogs.ABSENT, 10)}  # it made no row of nothing
@@ -67,16 +60,15 @@ def differing_rows(version):
         known |= {(3, ("void",)): ({}, oldlogs.ABSENT)}  # its core writes no empty object
     if version < "0.18":  # and the core before that filled in no step metric without a value
         known |= {(step, ("epoch",)): (oldlogs.ABSENT, 0) for step in (0, 9, 20)}
-    if version < "0.28":
-        names = ["media/images/images_30_af87446eb0e14f0f74af.png"] * 2
-        known |= {(30, ("images", "filenames")): (oldlogs.ABSENT, names)}
     return known
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_rows_are_those_of_the_newest_version(version):
     """The same script logs the same, by `key` or `nested_key`, but for what versions came to write differently."""
-    assert rows_beside_the_newest(version) == differing_rows(version)
+    rows, newest = (oldlogs.rows_of(load(log_of(name, "everything"))) for name in (version, NEWEST))
+
+    assert oldlogs.different_rows(rows, newest) == differing_rows(version)
 
 
 def test_rows_of_the_newest_version_are_what_the_script_logs():
@@ -156,3 +148,12 @@ def test_files_and_artifacts(version):
     assert "saved.txt" in state.files
     assert any(path.startswith("media/table/table_") for path in state.files)
     assert state.rows[0]["table"]["nrows"] == 2
+
+
+def test_a_log_of_swanlab_is_named():
+    """What SwanLab 0.10.3 wrote begins much as a log does: it is told apart, and nothing of it is taken for a record."""
+    log = oldlogs.KEPT / "swanlab-0.10.3.swanlab"
+    (gap,) = read_records(log)
+
+    assert first_look(log.read_bytes()) == "a SwanLab log, not one of W&B: read it with `swanlab`"
+    assert (gap.offset, gap.length, gap.reason) == (0, 300, GapReason.BAD_HEADER)
