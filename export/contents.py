@@ -21,6 +21,7 @@ WHATS = (*TABLES[:3], *DOCUMENTS, *TABLES[3:])
 GROWING = frozenset({"rows", "samples", "console"})
 """What takes as much memory as the run is long."""
 SHAPES = ("wide", "long")
+_CALLED = {"display_name": "name"}
 
 
 def table(run: LoadedRun, what: str, selection: Selection, shape: str) -> Table:
@@ -42,7 +43,7 @@ def facts(run: LoadedRun) -> dict[str, Any]:
     started = info.pop("start_time_ns") / NANOSECONDS
     return {
         "run": run.name,
-        **{key: None if value == "" else value for key, value in info.items()},
+        **{_CALLED.get(key, key): None if value == "" else value for key, value in info.items()},
         "started": started or None,
         "runtime": state.runtime,
         "status": run.status,

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .tables import Field, Table, json_text
+from .tables import CELLS, MOST_ROWS, Field, Table, json_text
 
 _TYPES: dict[str, pa.DataType] = {
     "int": pa.int64(),
@@ -36,16 +36,28 @@ class TableWriter:
             metadata=dict(about),
         )
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._waiting: list[pa.Table] = []  # of small tables, several make a row group
+        self._rows = 0
 
     def add(self, table: Table) -> None:
         """Write the rows of a table."""
         for piece in table.pieces():
             arrays = [_array(field.kind, cells) for field, cells in zip(self._fields, piece, strict=True)]
-            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+            self._waiting.append(pa.Table.from_arrays(arrays, schema=self._schema))
+            self._rows += len(piece[0])
+            if self._rows >= MOST_ROWS or self._rows * len(self._fields) >= CELLS:
+                self._write()
 
     def close(self) -> None:
         """Write the end of the file."""
+        self._write()
         self._writer.close()
+
+    def _write(self) -> None:
+        """Write what waits as one row group."""
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=self._rows)
+            self._waiting, self._rows = [], 0
 
 
 def _array(kind: str, cells: list[Any]) -> pa.Array:

@@ -26,9 +26,10 @@ from ..logformat.history import Path
 
 _EXACT = 2**53
 """Up to here every integer is a double."""
-_CELLS = 1_000_000
+CELLS = 1_000_000
 """Cells made at once, and with that the memory an export takes beyond what the run itself does."""
-_ROWS = 65_536
+MOST_ROWS = 65_536
+"""Rows made at once."""
 _SPARSE = 16
 """Where fewer than one row in so many is wanted, each is looked up by itself."""
 _NUMBERS = frozenset({"int", "float", "number"})
@@ -231,9 +232,9 @@ class Long:
         """Each column, some of its rows at a time, with their values."""
         for column in self._columns:
             numbers = column.rows
-            for start in range(0, len(column), _ROWS):
-                rows: Sequence[int] = numbers[start : start + _ROWS]
-                values = column.slice(start, start + _ROWS)
+            for start in range(0, len(column), MOST_ROWS):
+                rows: Sequence[int] = numbers[start : start + MOST_ROWS]
+                values = column.slice(start, start + MOST_ROWS)
                 if self._mask is not None:
                     chosen = list(map(self._mask.__getitem__, rows))
                     rows, values = list(compress(rows, chosen)), list(compress(values, chosen))
@@ -289,7 +290,7 @@ def json_text(value: Any) -> str:
 
 
 def _parts(rows: Sequence[int], width: int) -> Iterator[Sequence[int]]:
-    size = max(256, min(_ROWS, _CELLS // max(width, 1)))
+    size = max(256, min(MOST_ROWS, CELLS // max(width, 1)))
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import fsspec
 import pytest
 from click.testing import CliRunner
 from runferry.bundle import pack
@@ -79,6 +80,18 @@ def test_bundles_packed_logs_and_pipes_are_read(here):
     assert call("-", "--to", "jsonl", "-o", "-", stdin=log.read_bytes()) == plain
     call("runs.tar.zst", "--to", "jsonl", "-o", "out", "--what", "run")
     assert json.loads((here / "out" / "a" / "run.json").read_text())["logs"][0].startswith("runs.tar.zst:")
+
+
+def test_runs_of_a_store_are_read(here):
+    """A folder of runs at a URL, as if it lay here."""
+    store = fsspec.filesystem("memory")
+    store.put(str(here / "wandb"), "/exported/wandb", recursive=True)
+
+    code, output, _ = call("memory://exported/wandb", "--to", "jsonl", "-o", "memory://exported/out", "--what", "rows")
+
+    assert (code, output) == (0, "a  2 rows  memory://exported/out/a/rows.jsonl\n")
+    assert len(store.cat("/exported/out/a/rows.jsonl").splitlines()) == 2
+    store.rm("/exported", recursive=True)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 
 import fsspec
 import pyarrow.parquet as pq
@@ -120,6 +121,13 @@ def test_one_table_over_all_runs(tmp_path, wandb):
         ("a", 3, 2.0, 0),
         ("b", 3, 0.25, 0),
     ]
+
+
+def test_small_runs_share_a_row_group(tmp_path, wandb):
+    """Thousands of them would make a table that takes long to read."""
+    export_to(tmp_path / "rows.parquet", wandb, to="parquet", one_table=True)
+
+    assert pq.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 1
 
 
 def test_one_table_of_kinds_that_do_not_fit(tmp_path):
@@ -305,6 +313,19 @@ def test_a_store_of_fsspec_as_target(wandb):
     assert not {"secret", "token", "abc"} & {*str(refused.value).replace("?", " ").replace(":", " ").split()}
 
 
+def test_what_is_not_installed_is_named_with_its_extra(tmp_path, wandb, monkeypatch):
+    """Before anything is read: pyarrow for Parquet, fsspec for a URL."""
+    for module, out, to, extra in (
+        ("pyarrow", tmp_path / "out", "parquet", "export"),
+        ("fsspec.core", "s3://x", "csv", "remote"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, module, None)
+            with pytest.raises(ExportError, match=rf"install runferry with \[{extra}\]"):
+                export([wandb], out, Options(to))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_store_that_fails_says_no_more_than_how(tmp_path, wandb, monkeypatch):
     """The text of its error may hold a key; its type says enough."""
     store = fsspec.filesystem("memory")
@@ -357,7 +378,7 @@ def test_sparse_rows_are_found_one_by_one(tmp_path, monkeypatch):
 
     rows = [{f"k{step % 3}": step, "all": step} for step in range(400)]
     log = exports.mixed_run(tmp_path / "wandb", rows=rows)
-    monkeypatch.setattr(tables, "_ROWS", 7)
+    monkeypatch.setattr(tables, "MOST_ROWS", 7)
     state = load(log)
     for every in (1, 3, 20):
         export_to(tmp_path / f"{every}.parquet", log, to="parquet", selection=Selection(every=every))
