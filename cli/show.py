@@ -3,43 +3,50 @@
 from __future__ import annotations
 
 import glob
-import json
+import os
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from ..logformat import (
-    Gap,
-    GapReason,
-    Record,
-    RunState,
-    WireError,
-    find_logs,
-    head_of,
-    in_order,
-    latest_run,
-    log_name,
-    read_records,
-    siblings,
-)
-from ..logformat.describe import describe
+from ..logformat import Gap, Record, find_logs, in_order, latest_run, log_name, siblings
+from ..logformat.anatomy import AnatomyReader
+from ..logformat.follow import Follower, PackedError, PipeFollower
+from ..logformat.rowstream import stream_rows
 from ..logformat.schema import KINDS
-from ..logformat.segments import fold
-from ..sync.clock import SystemClock
+from ..logformat.sources import GZIP, ZSTD, open_log
+from ..sync.clock import Clock, SystemClock
+from ..sync.errors import UsageError
 from ..sync.liveness import Liveness
-from ..sync.report import counted, elapsed
-from .paths import SomePath
-from .text import clip, plain_json, printable, stale_after_option, when
+from .paths import Source
+from .showrecords import RecordPrinter
+from .showrows import Damage, RowChoice, print_keys, print_rows
+from .showsummary import print_summary, status_of
+from .sources import opened_paths
+from .steps import StepRange
+from .text import printable, stale_after_option
+
+if TYPE_CHECKING:
+    from ..bundle import Opened
+
+__all__ = ["command", "status_of"]
+
+PIPE = "-"
+_BUNDLE = b"\x5b\x2a\x4d\x18"  # a bundle begins with a label, which zstd skips
 
 
 @click.command()
-@click.argument("paths", metavar="[PATH]...", nargs=-1, type=SomePath())
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=Source())
 @click.option("--summary", "as_summary", is_flag=True, help="What the run amounts to instead of its records.")
+@click.option("--keys", "as_keys", is_flag=True, help="Every metric key: kind, count, steps, last value, range, NaNs.")
+@click.option(
+    "--steps", type=StepRange(), metavar="A:B", help="Rows instead of records: from step A on, up to before B."
+)
+@click.option("--metric", "metrics", multiple=True, metavar="GLOB", help="Rows, and of them these keys; repeatable.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N records, or rows.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until the run ends or falls silent.")
 @click.option(
     "--kind",
     "kinds",
@@ -49,16 +56,15 @@ from .text import clip, plain_json, printable, stale_after_option, when
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line (with --summary: one object).")
 @stale_after_option
-def command(
-    paths: tuple[Path, ...], *, as_summary: bool, kinds: tuple[str, ...], as_json: bool, stale_after: float
-) -> None:
-    """Show the records of a log, or a run's summary.
+def command(paths: tuple[str | Path, ...], *, kinds: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Show the records of a log, its rows or keys, or a run's summary.
 
     PATH is a log, a run directory, the id of a run in ./wandb, or a wandb directory (default: ./wandb), of which the
-    latest run is shown. Values that JSON cannot say (NaN, Infinity) are printed as Python prints them.
+    latest run is shown; a bundle, a packed log (.gz, .zst), `-` or a URL. Values that JSON cannot say (NaN, Infinity) are
+    printed as Python prints them.
 
-    A run that was resumed has several logs. The summary is that of all which lie in one wandb directory; of a path that
-    is a log it is that log's. Logs that lie elsewhere may be named together.
+    A run that was resumed has several logs. Summary, rows and keys are those of all which lie in one wandb directory; of a path
+    that is a log they are that log's. Logs that lie elsewhere may be named together.
 
     Exit code 1 says that part of a log, or all of it, could not be read; every gap is shown where it lies.
     """
@@ -67,22 +73,171 @@ def command(
         raise click.UsageError(
             f"no such kind of record: {', '.join(unknown)}. Kinds: {', '.join(sorted(KINDS.values()))}"
         )
-    if len(paths) > 1 and not as_summary:
-        raise click.UsageError("records are shown of one log at a time; --summary takes several logs of one run")
-    named = [(path, _one_log(path)) for path in paths or (Path("wandb"),)]
-    log = named[0][1]
+    view = _View(options, kinds, as_json=as_json)
+    if len(paths) > 1 and view.is_of_one_log:
+        raise click.UsageError(
+            "records are shown of one log at a time; --summary, --keys and rows take several logs of one run"
+        )
     try:
-        if as_summary:
-            logs = _logs_of_run(named)
-            damaged = _print_summary(logs, as_json=as_json, stale_after=stale_after)
-        else:
-            damaged = _print_records(log, kinds, as_json=as_json)
+        damaged = view.show(paths)
+    except (UsageError, PackedError) as error:
+        raise click.UsageError(str(error)) from error
     except OSError as error:
         if error.filename is None:
             raise  # of standard output
         _fail(f"{error.filename}: {error.strerror}")
     if damaged:
         sys.exit(1)
+
+
+class _View:
+    """What of which logs is shown."""
+
+    def __init__(
+        self, options: dict[str, Any], kinds: tuple[str, ...], *, as_json: bool, clock: Clock | None = None
+    ) -> None:
+        self._kinds, self._as_json, self._clock = kinds, as_json, clock or SystemClock()
+        self._stale_after: float = options["stale_after"]
+        self._summary, self._keys, self._follow = options["as_summary"], options["as_keys"], options["follow"]
+        self._tail: int | None = options["tail"]
+        steps, metrics = options["steps"], options["metrics"]
+        self._rows = not self._keys and (steps is not None or bool(metrics))
+        self._choice = RowChoice(steps or (None, None), metrics, self._tail if self._rows else None)
+        self._check(steps)
+
+    @property
+    def is_of_one_log(self) -> bool:
+        """Whether it takes one log only."""
+        return self._follow or not (self._summary or self._keys or self._rows)
+
+    def show(self, paths: Sequence[str | Path]) -> bool:
+        """Print it; whether anything could not be read."""
+        if len(paths) <= 1 and (source := self._streamed(paths)) is not None:
+            return self._follow_pipe() if self._follow else self._records(source, source)
+        with opened_paths(_named(paths)) as opened:
+            found = [(path, _one_log(path)) for path in opened.paths]
+            if self._follow and opened.sources:
+                raise click.UsageError("--follow: what is packed does not grow as a log does")
+            if self._follow:
+                return self._follow_log(found[0][1], opened)
+            if self.is_of_one_log:
+                return self._records(found[0][1], opened.shown(found[0][1])) or bool(opened.problems)
+            logs = _logs_of_run(found)
+            if self._summary:
+                lost = print_summary(logs, opened.shown, as_json=self._as_json, stale_after=self._stale_after)
+            else:
+                lost = self._rows_of(logs, opened)
+            return lost or bool(opened.problems)
+
+    def _check(self, steps: Any) -> None:
+        """Refuse what does not go together."""
+        views = [self._summary, self._keys, self._rows]
+        if sum(views) > 1:
+            raise click.UsageError("--summary, --keys and rows (--steps, --metric): one at a time")
+        if self._follow and (self._summary or self._keys):
+            raise click.UsageError("--follow goes with records and rows")
+        if self._tail is not None and (self._summary or self._keys or self._follow):
+            raise click.UsageError("--tail goes with records and rows that do not --follow")
+        if self._keys and steps is not None:
+            raise click.UsageError("--keys are those of all steps")
+        if self._kinds and any(views):
+            raise click.UsageError("--kind goes with records")
+
+    def _streamed(self, paths: Sequence[str | Path]) -> str | None:
+        """The source, if it can be read as it comes, without being unpacked somewhere before."""
+        if not self.is_of_one_log or len(paths) != 1:
+            return None
+        name = os.fspath(paths[0])
+        if name == PIPE:
+            peek = getattr(sys.stdin.buffer, "peek", None)
+            return name if self._follow or peek is None or not peek(4).startswith(_BUNDLE) else None
+        path = Path(name)
+        if self._follow or "://" in name or not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return name if file.read(4).startswith((GZIP, ZSTD)) else None
+
+    def _records(self, source: str | Path, name: str) -> bool:
+        file = open_log(source)
+        try:
+            reader = AnatomyReader(file)
+            return self._print(reader, _named_errors(reader.finish(), name), "standard input" if name == PIPE else name)
+        finally:
+            if source != PIPE:
+                file.close()
+
+    def _print(self, reader: AnatomyReader, items: Iterator[Record | Gap | str], name: str) -> bool:
+        printer = RecordPrinter(name, lambda: reader, self._kinds, as_json=self._as_json, tail=self._tail)
+        printer.print_all(items)
+        return printer.is_damaged
+
+    def _follow_pipe(self) -> bool:
+        stdin: Any = sys.stdin.buffer
+        follower = PipeFollower(stdin.read1, AnatomyReader)
+        return self._print_live(follower, "standard input")
+
+    def _follow_log(self, log: Path, opened: Opened) -> bool:
+        liveness = Liveness(self._clock)
+
+        def lives() -> bool:
+            return liveness.is_alive(log, log.stat().st_mtime, self._stale_after)
+
+        return self._print_live(
+            Follower(log, lives=lives, sleep=self._clock.sleep, make=AnatomyReader), opened.shown(log)
+        )
+
+    def _print_live(self, follower: Follower | PipeFollower, name: str) -> bool:
+        """Print what comes of one log until there is no more."""
+        if not self._rows:
+            printer = RecordPrinter(name, lambda: follower.reader, self._kinds, as_json=self._as_json, tail=None)
+            printer.print_all(follower.items())
+            return printer.is_damaged
+        damage = Damage(as_json=self._as_json)
+        print_rows(self._choice.rows(damage.rows_in(follower.items(), name)), as_json=self._as_json, live=True)
+        return damage.is_there
+
+    def _rows_of(self, logs: list[Path], opened: Opened) -> bool:
+        damage = Damage(as_json=self._as_json)
+        rows = _named_errors(stream_rows(logs, lambda log, gap: damage.add(gap, opened.shown(log))), str(logs[0]))
+        if self._keys:
+            if not print_keys(rows, self._choice, as_json=self._as_json):
+                click.echo("no such key" if self._choice.is_picky else "no rows", err=True)
+        elif not print_rows(self._choice.rows(rows), as_json=self._as_json):
+            click.echo("no such row: `--keys` lists what there is, and at which steps", err=True)
+        return damage.is_there
+
+
+def _named(paths: Sequence[str | Path]) -> list[str | Path]:
+    """What is named, without patterns: an id may look like one."""
+    return [path if isinstance(path, str) else _found(path) for path in paths or (Path("wandb"),)]
+
+
+def _found(path: Path) -> Path:
+    """The path; or the log of that id in ./wandb, if there is no such path."""
+    if os.path.lexists(path):
+        return path
+    named = sorted(Path("wandb").glob(f"*run-*-{glob.escape(str(path))}/{glob.escape(log_name(str(path)))}"))
+    if named:
+        return named[-1].parent
+    if glob.has_magic(str(path)):
+        raise click.UsageError(f"{path}: neither a path here nor the id of a run in ./wandb")
+    return path  # perhaps a bundle in volumes
+
+
+Item = TypeVar("Item")
+
+
+def _named_errors(items: Iterator[Item], name: str) -> Iterator[Item]:
+    """`items`; an error of reading names the log, so that it is told from one of printing."""
+    while True:
+        try:
+            item = next(items, None)
+        except OSError as error:
+            error.filename = error.filename or name
+            raise
+        if item is None:
+            return
+        yield item
 
 
 def _fail(problem: str) -> NoReturn:
@@ -100,9 +255,6 @@ def _logs_of_run(named: Sequence[tuple[Path, Path]]) -> list[Path]:
 
 
 def _one_log(path: Path) -> Path:
-    if not path.exists():  # not a path: perhaps the id of a run here
-        named = sorted(Path("wandb").glob(f"*run-*-{glob.escape(str(path))}/{glob.escape(log_name(str(path)))}"))
-        path = named[-1] if named else path
     folder = latest_run(path) if path.is_dir() and not list(path.glob("*.wandb")) else path
     shut: list[OSError] = []
     try:
@@ -116,180 +268,3 @@ def _one_log(path: Path) -> Path:
     if len(logs) > 1:
         raise click.UsageError(f"{path}: {len(logs)} logs here; name one, or list them with `runferry ls {path}`")
     return logs[0]
-
-
-def _print_records(log: Path, kinds: tuple[str, ...], *, as_json: bool) -> bool:
-    damaged = False
-    counts: Counter[str] = Counter()
-    if not as_json:
-        click.echo(printable(f"log {log}"))
-        click.echo(f"{'offset':>10}  {'num':>6}  kind")
-    for item in _records(log):
-        if isinstance(item, Gap):
-            damaged = True
-            _print_gap(item, as_json=as_json)
-            continue
-        counts[item.kind] += 1
-        if not kinds or item.kind in kinds:
-            damaged |= not _print_record(item, as_json=as_json)
-    if missing := sorted({kind for kind in kinds if not counts[kind]}):
-        hint = "; what the program printed is output_raw" if "output" in missing else ""
-        has = ", ".join(sorted(counts)) or "no record"
-        click.echo(printable(f"no record of kind {', '.join(missing)} in {log}, which has {has}{hint}"), err=True)
-    return damaged
-
-
-def _records(log: Path) -> Iterator[Record | Gap]:
-    """What is in a log; an error of reading names it, so that it is told from one of printing."""
-    items = read_records(log)
-    while True:
-        try:
-            item = next(items, None)
-        except OSError as error:
-            error.filename = error.filename or str(log)
-            raise
-        if item is None:
-            return
-        yield item
-
-
-def _print_record(record: Record, *, as_json: bool) -> bool:
-    try:
-        said: dict[str, Any] = describe(record)
-        problem = None
-    except WireError as error:
-        said, problem = {}, str(error)
-    if as_json:
-        line: dict[str, Any] = {"type": "record", "num": record.num, "kind": record.kind, "offset": record.offset}
-        click.echo(
-            plain_json({**line, "size": len(record.payload), "value": said, **({"error": problem} if problem else {})})
-        )
-    else:
-        click.echo(
-            f"{record.offset:>10}  {record.num:>6}  {record.kind:<14}  {problem or clip(printable(_flat(said)), 160)}"
-        )
-    return problem is None
-
-
-def _flat(said: dict[str, Any]) -> str:
-    return "  ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in said.items())
-
-
-def _print_gap(gap: Gap, *, as_json: bool) -> None:
-    if as_json:
-        place = {"type": "gap", "offset": gap.offset, "length": gap.length, "reason": gap.reason.value}
-        click.echo(plain_json({**place, "records_lost": gap.records_lost}))
-    else:
-        click.echo(f"{gap.offset:>10}          GAP             {_said(gap)}, {counted(gap.length, 'byte')}{_loss(gap)}")
-
-
-def _loss(gap: Gap) -> str:
-    return "" if gap.records_lost is None else f", {counted(gap.records_lost, 'record')} lost"
-
-
-def _said(gap: Gap) -> str:
-    if gap.reason is GapReason.BAD_HEADER:
-        return "not a log: it does not begin as one (bad_header)"
-    return str(gap.reason.value)
-
-
-def _print_summary(logs: list[Path], *, as_json: bool, stale_after: float) -> bool:
-    state = RunState(keep_rows=False)
-    gaps: list[tuple[Path, Gap]] = []
-    known = 0
-    for log, _ in zip(logs, fold(logs, state), strict=True):
-        gaps += ((log, gap) for gap in state.gaps[known:])
-        known = len(state.gaps)
-    status = status_of(state, logs[-1], stale_after)
-    if as_json:
-        click.echo(plain_json(_summary_object(logs, state, status, gaps)))
-        return bool(gaps)
-    for line in _summary_lines(logs, state, status, gaps):
-        click.echo(printable(line))
-    if others := _logs_beside(logs):
-        click.echo(f"more     {others} more log(s) of this run beside it: name its directory, or its id, to fold all")
-    return bool(gaps)
-
-
-def _logs_beside(logs: list[Path]) -> int:
-    """How many other logs the run has in the folder of its last one, copies of these not counted."""
-    try:
-        others = {*siblings(logs[-1])} - {*logs}
-    except ValueError:  # of two copies that differ, one was named
-        return 0
-    starts = {head_of(log).start_time_ns for log in logs}
-    return sum(head_of(log).start_time_ns not in starts for log in others)
-
-
-def _summary_object(logs: list[Path], state: RunState, status: str, gaps: list[tuple[Path, Gap]]) -> dict[str, Any]:
-    info = state.info
-    return {
-        "type": "summary",
-        "log": str(logs[-1]),
-        "logs": [str(log) for log in logs],
-        "run": info.run_id,
-        "entity": info.entity,
-        "project": info.project,
-        "name": info.display_name,
-        "group": info.group,
-        "job_type": info.job_type,
-        "tags": info.tags,
-        "notes": info.notes,
-        "started": info.start_time_ns / 1e9,
-        "runtime": state.runtime,
-        "status": status,
-        "exit_code": state.exit_code,
-        "rows": state.row_count,
-        "rows_cut": state.cut_count,
-        "samples": state.sample_count,
-        "console_lines": state.console_count,
-        "last_step": state.last_step,
-        "config": state.config,
-        "summary": state.summary,
-        "gaps": [
-            {"log": str(log), "offset": gap.offset, "length": gap.length, "reason": gap.reason.value}
-            for log, gap in gaps
-        ],
-        "records_lost": state.records_lost,
-    }
-
-
-def status_of(state: RunState, log: Path, stale_after: float) -> str:
-    """`finished`, `failed`, `running` or `crashed`: as `ls` and a sync judge a run whose newest log is `log`."""
-    status = state.status(age=0.0)
-    is_open = state.has_run and status == "running"
-    if is_open and not Liveness(SystemClock()).is_alive(log, log.stat().st_mtime, stale_after):
-        return "crashed"
-    return status
-
-
-def age_of(log: Path) -> float:
-    """Seconds since the log last grew."""
-    return time.time() - log.stat().st_mtime
-
-
-def _summary_lines(logs: list[Path], state: RunState, status: str, gaps: list[tuple[Path, Gap]]) -> Iterator[str]:
-    info = state.info
-    for index, log in enumerate(logs):
-        yield f"{'' if index else 'log':<8} {log}"
-    yield f"run      {info.run_id or '(no run record)'}" + (f"  {info.display_name}" if info.display_name else "")
-    yield f"project  {'/'.join(part for part in (info.entity, info.project) if part) or '(server default)'}"
-    if info.start_time_ns:
-        yield f"started  {when(info.start_time_ns / 1e9)}, ran {state.runtime:.0f} s"
-    if state.environment is not None and state.environment.program:
-        yield f"program  {clip(' '.join([state.environment.program, *state.environment.args]), 120)}"
-    silent = f", silent for {elapsed(age_of(logs[-1]))}" if state.has_run else ""
-    end = f"no exit record{silent}" if state.exit_code is None else f"exit code {state.exit_code}"
-    yield f"status   {status} ({end})"
-    parts = ((state.row_count, "row"), (state.sample_count, "sample"), (state.console_count, "console line"))
-    yield f"holds    {', '.join(counted(number, word) for number, word in parts)}"
-    if state.cut_count:
-        yield f"         {state.cut_count} more rows have steps that a later log repeats: they do not count"
-    for title, tree in (("config", state.config), ("summary", state.summary)):
-        shown = {key: value for key, value in tree.items() if key != "_wandb"}
-        for index, (key, value) in enumerate(sorted(shown.items())):
-            text = clip(json.dumps(value, ensure_ascii=False, default=str), 120)
-            yield f"{title if index == 0 else '':<8} {key} = {text}"
-    for log, gap in gaps:
-        where = f" of {log}" if len(logs) > 1 else ""
-        yield f"GAP      bytes {gap.offset}-{gap.end}{where}: {_said(gap)}{_loss(gap)}"

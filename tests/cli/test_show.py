@@ -1,0 +1,236 @@
+"""`runferry show` of records, rows and keys, of whatever holds a log, at rest and while it grows."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from runferry.cli import group
+from runferry.logformat import FILE_HEADER, read_records
+from support import logs
+from support.logs import simple_run
+
+CLI = [sys.executable, "-m", "runferry.cli"]
+
+
+def call(*args, **options):
+    return CliRunner().invoke(group, ["show", *map(str, args)], catch_exceptions=False, **options)
+
+
+def lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_records_with_their_chunks_and_checksums(here):
+    """Where each lies, how long it is, of which chunks, and which bits were mended."""
+    log = logs.make_log(here / "run-x.wandb", logs.run_record("x"), logs.output("y" * 100_000), logs.row(0))
+    row = list(read_records(log))[-1]
+    data = bytearray(log.read_bytes())
+    data[row.offset + 15] ^= 16
+    log.write_bytes(data)
+    text, said = call(log), lines(call("--json", log))
+
+    assert text.exit_code == 0
+    assert "FIRST+MIDDLE*2+LAST" in text.stdout
+    assert f"FULL; healed at byte {row.offset + 15}, bit 4" in text.stdout
+    assert [(line["chunks"], line["crc"]) for line in said] == [
+        ("FULL", "ok"),
+        ("FIRST+MIDDLE*2+LAST", "ok"),
+        ("FULL", "healed"),
+    ]
+    assert said[2]["healed"] == [[row.offset + 15, 4]]
+    assert {key: said[2][key] for key in ("type", "num", "kind", "offset", "length", "size")} == {
+        "type": "record",
+        "num": 3,
+        "kind": "history",
+        "offset": row.offset,
+        "length": row.end - row.offset,
+        "size": len(row.payload),
+    }
+
+
+def test_the_last_records_and_rows(here):
+    """Gaps count among the records; of rows only the wanted keys are shown."""
+    log = simple_run(here / "wandb", rows=9)
+    log.write_bytes(log.read_bytes()[:-2])
+    done = call("--tail", 2, "--json", log)
+    assert (done.exit_code, [line["type"] for line in lines(done)]) == (1, ["record", "gap"])
+    rows = lines(call("--tail", 3, "--steps", ":8", "--metric", "l*", "--json", log))
+    assert [(row["step"], row["values"]) for row in rows if row["type"] == "row"] == [
+        (5, {"loss": 1 / 6}),
+        (6, {"loss": 1 / 7}),
+        (7, {"loss": 1 / 8}),
+    ]
+    assert len(call("--tail", 0, log).stdout.splitlines()) == 2
+
+
+def test_rows_as_a_table(here):
+    """A column per key; new keys give a new head; names and values from a log obey nobody."""
+    log = logs.make_log(
+        here / "run-x.wandb",
+        logs.run_record("x"),
+        logs.row(0, {"loss": 0.5, ("a", "b"): True}),
+        *[logs.row(step, {"loss": float("nan"), "evil\x1b[2J": "x\x1b[31m" + "y" * 90}) for step in range(1, 502)],
+    )
+    done = call("--steps", "0:", log)
+    found = done.stdout.splitlines()
+
+    assert found[0].split() == ["step", "loss", "a.b", "evil\\x1b[2J"]
+    assert found[1].split() == ["0", "0.5", "true"]
+    assert found[2].split()[:2] == ["1", "nan"]
+    assert "\x1b" not in done.stdout
+    assert max(map(len, found)) < 120
+    assert sum(line.split()[0] == "step" for line in found) == 2
+    assert len(found) == 504
+    assert call("--steps", "900", log).stderr.startswith("no such row")
+    assert call("--steps", "x", log).exit_code == 2
+
+
+def test_every_key(here):
+    """What it is, how often, from when to when, and its range; those of the writer only if they are asked for."""
+    log = simple_run(here / "wandb", rows=4)
+    table = call("--keys", log.parent).stdout.splitlines()
+    assert table[0].split() == ["key", "kind", "count", "steps", "last", "min", "max", "NaN"]
+    assert table[1].split() == ["loss", "float", "4", "0-3", "0.25", "0.25", "1.0"]
+    said = lines(call("--keys", "--metric", "_r*", "--json", log.parent))
+    assert [(line["type"], line["key"], line["path"], line["max"]) for line in said] == [
+        ("key", "_runtime", ["_runtime"], 1.5)
+    ]
+
+
+def test_rows_of_a_run_are_those_of_all_its_logs(here):
+    """Stitched as a sync stitches them, from its directory or id; of a log that is named, its own."""
+    first = simple_run(here / "wandb", rows=4)
+    simple_run(here / "wandb", rows=6, prefix="run-20260921_150000", start=logs.START_S + 3600, resume=True)
+    for name, count in ((first, 4), (first.parent, 10), ("a1b2c3d4", 10)):
+        assert len(lines(call("--metric", "loss", "--json", name))) == count
+
+
+def test_whatever_holds_a_log(here):
+    """Packed, piped, bundled: the same records, by their user's names."""
+    log = simple_run(here / "wandb")
+    plain = lines(call("--json", log))
+    (here / "x.gz").write_bytes(gzip.compress(log.read_bytes()))
+    assert CliRunner().invoke(group, ["pack", "wandb", "-o", "b.tar.zst"]).exit_code == 0
+    for name in ("x.gz", "b.tar.zst"):
+        assert lines(call("--json", name)) == plain
+        assert lines(call("--summary", "--json", name))[0]["rows"] == 5
+    assert lines(call("--json", "-", input=log.read_bytes())) == plain
+    assert call("-", input=log.read_bytes()).stdout.startswith("log standard input\n")
+    assert lines(call("--summary", "--json", "b.tar.zst"))[0]["log"].startswith("b.tar.zst:")
+    piped = subprocess.run(
+        [*CLI, "show", "--json", "-"], input=(here / "b.tar.zst").read_bytes(), capture_output=True, check=True
+    )
+    assert [json.loads(line) for line in piped.stdout.splitlines()] == plain
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        (b":SWL\0\0\0", "SwanLab"),
+        (b"", "no "),
+        (b"\x1f\x8b\x08\0\0", "breaks off"),
+        (FILE_HEADER + b"\xff" * 500, "bad"),
+    ],
+)
+def test_what_is_no_log_is_named(here, content, says):
+    """In words, with exit code 1, in every view, and never by a traceback."""
+    (here / "run-x.wandb").write_bytes(content)
+    for options in ([], ["--json"], ["--summary"], ["--keys"], ["--steps", ":"]):
+        done = call(*options, "run-x.wandb")
+        assert done.exit_code in ({1} if content else {0}), (options, done.output)
+        if options != ["--summary"] or content[:1] != b"\x1f":
+            assert says in done.output, options
+
+
+def test_another_version_in_the_header_is_a_warning(here):
+    """The log is read all the same."""
+    log = simple_run(here / "wandb")
+    data = bytearray(log.read_bytes())
+    data[6] = 3
+    log.write_bytes(data)
+    done = call("--json", log)
+
+    assert (done.exit_code, "names version 3" in done.stderr) == (0, True)
+    assert len([line for line in lines(done) if line["type"] == "record"]) == 18
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--summary", "--keys"],
+        ["--follow", "--summary"],
+        ["--tail", "1", "--keys"],
+        ["--kind", "run", "--keys"],
+        ["--keys", "--steps", "1"],
+        ["--tail", "-1"],
+    ],
+)
+def test_what_does_not_go_together(here, options):
+    """Is said, not guessed."""
+    assert call(*options, simple_run(here / "wandb")).exit_code == 2
+
+
+class TestFollowing:
+    """A log that grows, by the real command."""
+
+    def begin(self, *args, **options):
+        return subprocess.Popen(
+            [*CLI, "show", "--follow", *map(str, args)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    def test_records_are_printed_as_they_come(self, here):
+        """Until the exit record, through a file and through a pipe."""
+        whole = simple_run(here / "whole", rows=3).read_bytes()
+        log = here / "run-x.wandb"
+        log.write_bytes(whole[:-20])
+        with self.begin("--json", log) as process:
+            assert json.loads(process.stdout.readline())["kind"] == "header"
+            with log.open("ab") as file:
+                file.write(whole[-20:])
+            rest = [json.loads(line)["kind"] for line in process.stdout]
+            assert (process.wait(20), rest[-1], process.stderr.read()) == (0, "exit", "")
+        with self.begin("--metric", "loss", "-", stdin=subprocess.PIPE) as process:
+            process.stdin.buffer.write(whole[:700])
+            process.stdin.flush()
+            assert process.stdout.readline() == "step 0  loss=1.0\n"
+            process.stdin.buffer.write(whole[700:])
+            process.stdin.flush()  # it ends with the exit record, not with the pipe
+            assert process.stdout.read().splitlines()[-1].startswith("step 2  loss=0.333")
+            assert process.wait(20) == 0
+
+    def test_silence_and_ctrl_c_end_it(self, here):
+        """An old log at once, with what is torn; a live one when it is interrupted, with 130."""
+        log = simple_run(here / "wandb", exit_code=None)
+        log.write_bytes(log.read_bytes()[:-2])
+        logs.set_age(log, 3600)
+        assert call("--follow", log).exit_code == 1
+        assert call("--follow", "--stale-after", "999999", "--kind", "nope", log).exit_code == 2
+        with self.begin("--stale-after", "1e9", log) as process:
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            assert (process.wait(20), process.stderr.read().split()) == (130, ["interrupted"])
+
+    def test_packed_logs_are_refused(self, here):
+        """They do not grow."""
+        (here / "x.gz").write_bytes(gzip.compress(b"x"))
+        assert call("--follow", "-", input=(here / "x.gz").read_bytes()).exit_code == 2
+        (here / "run-x.wandb").write_bytes(gzip.compress(simple_run(here / "wandb").read_bytes()))
+        assert call("--follow", here / "run-x.wandb").exit_code == 2
