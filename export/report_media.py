@@ -12,7 +12,14 @@ _KINDS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "g
 
 
 def picture(folders: Sequence[Path], name: str, most: int) -> str | None:
-    """The `data:` address of a picture of at most `most` bytes: PNG, JPEG, GIF or WebP, by its first bytes.
+    """The `data:` address of a picture: PNG, JPEG, GIF or WebP, by its first bytes; None where `media_file` gives none."""
+    content = media_file(folders, name, most)
+    kind = _kind(content) if content else None
+    return f"data:image/{kind};base64,{b64encode(content).decode()}" if content and kind else None
+
+
+def media_file(folders: Sequence[Path], name: str, most: int) -> bytes | None:
+    """The bytes of a file that a run logged, if they are at most `most`.
 
     Args:
         folders: run directories, of which the first that has it counts; below them it lies in `files/`.
@@ -26,12 +33,8 @@ def picture(folders: Sequence[Path], name: str, most: int) -> str | None:
     parts = name.split("/")
     if not all(parts) or {".", ".."} & {*parts} or any(char in part for part in parts for char in "\0\\:"):
         return None
-    for folder in folders:
-        content = _read(folder / "files", parts, most)
-        kind = _kind(content) if content else None
-        if content and kind:
-            return f"data:image/{kind};base64,{b64encode(content).decode()}"
-    return None
+    contents = (_read(folder / "files", parts, most) for folder in folders)
+    return next((content for content in contents if content), None)
 
 
 def _read(root: Path, parts: Sequence[str], most: int) -> bytes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,21 +180,3 @@ def _extend_runtimes(loaded: LoadedRun, log: Path) -> None:
 def clean(text: str) -> str:
     """A path as text that can be written as UTF-8."""
     return os.fsencode(text).decode("utf-8", "replace")
-
-
-def media_file(run: Sequence[Path], name: str, most: int) -> bytes | None:
-    """The bytes of a file that a row names, below `files` of one of these logs' directories.
-
-    None if there is none, or it is no ordinary file inside that folder, or larger than `most` bytes.
-    """
-    if not name or "\0" in name:
-        return None
-    for log in run:
-        try:
-            root = (log.parent / "files").resolve(strict=True)
-            place = (root / name).resolve(strict=True)
-            if place.is_relative_to(root) and place.is_file() and place.stat().st_size <= most:
-                return place.read_bytes()
-        except (OSError, RuntimeError):  # the latter of links that go in circles
-            continue
-    return None

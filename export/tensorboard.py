@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..logformat.history import RUNTIME, STEP, TIMESTAMP
 from .contents import facts, leaves, rows_table, samples_table
-from .runs import NANOSECONDS, LoadedRun, media_file
+from .report_media import media_file
+from .runs import NANOSECONDS, LoadedRun
 from .selection import PLACE, Selection
 from .tables import Logged, Wide, free_name
 from .tfrecord import double, float32, inner, text, whole, write_record
@@ -177,7 +178,8 @@ class _Events:
             names = value["filenames"][:_MOST_IMAGES]
         else:
             return []
-        found = [media_file(self._run.logs, name, _MOST_IMAGE) for name in names if isinstance(name, str)]
+        folders = [log.parent for log in self._run.logs]
+        found = [media_file(folders, name, _MOST_IMAGE) for name in names if isinstance(name, str)]
         return [image for image in found if image is not None]
 
     def _scalar(self, tag: str, number: float) -> list[bytes]:
