@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from .constants import MAX_NESTING
@@ -108,6 +109,7 @@ class MetricSummaries:
     def __init__(self) -> None:
         self._rules: dict[Path, Any] = {}  # path -> MetricRecord
         self._globs: dict[str, Any] = {}  # the first that matches counts
+        self._above: set[Path] = set()  # what rules of several levels lie below
         self._matched: dict[Path, Any] = {}
         self._state: dict[Path, dict[str, Any]] = {}
         self._before: dict[Path, dict[str, Any]] = {}  # that state as the rows before the latest one left it
@@ -118,7 +120,10 @@ class MetricSummaries:
         if metric.name:
             # Dots separate levels unless escaped, and rows may hold the name as one component too.
             self._rules[(metric.name,)] = metric
-            self._rules[tuple(part.replace("\\.", ".") for part in _LEVELS.split(metric.name))] = metric
+            path = tuple(part.replace("\\.", ".") for part in _LEVELS.split(metric.name))
+            self._rules[path] = metric
+            if len(path) <= MAX_NESTING:  # no value lies deeper
+                self._above.update(path[:depth] for depth in range(1, len(path)))
         elif metric.glob_name:
             self._globs[metric.glob_name] = metric
         self._matched.clear()
@@ -145,6 +150,9 @@ class MetricSummaries:
             return paths, texts
         if not part:
             self._before.clear()
+        if not self._above.isdisjoint(paths):
+            items = [item for pair in zip(paths, texts, strict=True) for item in self._opened(*pair)]
+            paths, texts = tuple(path for path, _ in items), [text for _, text in items]
         plain = self._shapes.get(paths)
         if plain is None:
             if len(self._shapes) >= SHAPES_KEPT:
@@ -161,6 +169,21 @@ class MetricSummaries:
             elif not metric.summary.none:
                 self._fold(path, text, metric, summary)
         return tuple(path for path, _ in kept), [text for _, text in kept]
+
+    def _opened(self, path: Path, text: bytes) -> Iterator[tuple[Path, bytes]]:
+        """An item as it is; of an object that came whole, and may hold defined metrics, each value by itself."""
+        if path not in self._above:
+            yield path, text
+            return
+        try:
+            value = loads(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or not value:
+            yield path, text
+            return
+        for key, inner in value.items():
+            yield from self._opened((*path, key), _dumps(inner))
 
     def _special(self, path: Path) -> Any:
         """The definition that gives `path` a summary of its own, or None."""

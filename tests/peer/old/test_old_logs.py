@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from runferry.logformat import GapReason, Record, load, read_records
+from runferry.logformat import GapReason, Record, RunState, load, read_records
 from runferry.logformat.sources import first_look
 from support import oldlogs
 
@@ -85,6 +85,18 @@ def test_rows_of_the_newest_version_are_what_the_script_logs():
     assert (rows[9]["loss"], rows[9]["acc"], rows[20]["acc"], rows[22]["loss"]) == (0.25, 2, 3, 0.0625)
     assert rows[26]["hist"] == {"_type": "histogram", "values": [1, 2, 3], "bins": [0, 1, 2, 3]}
     assert rows[29]["image"]["_type"] == "image-file"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_log_without_summary_records(version):
+    """Rows alone, as a crashed run of the peer's Python leaves them, make what defined metrics make: also inside objects."""
+    records = read_records(log_of(version, "everything"))
+    summary = RunState().add_all(item for item in records if item.kind != "summary").summary
+
+    assert summary["tree"] == {"val": {"max": 5}, "other": 3}
+    assert summary["nested"] == {"a": 1, "b": {"c": 3.5, "d": "deep"}} or oldlogs.by_python(version)
+    assert (summary["acc"]["min"], summary["acc"]["max"], summary["low"]) == (1, 4, {"min": 1.5})
+    assert (summary["loss"], summary["val/acc"], summary["hid"]) == (0.03125, 1, 3)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
