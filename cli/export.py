@@ -129,4 +129,4 @@ def _tell(say: Printer, outcome: Outcome, *, as_json: bool, is_piped: bool) -> N
     for problem in outcome.problems:
         say(printable(f"{outcome.run or 'runs'}: {problem}"), err=True)
     for note in outcome.notes:
-        say(printable(f"{outcome.run}: left out: {note}"), err=True)
+        say(printable(f"{outcome.run}: {note}"), err=True)

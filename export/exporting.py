@@ -54,7 +54,7 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     """Why it is not all there: what a log lost, or why nothing was written."""
     notes: list[str] = field(default_factory=list)
-    """What the format cannot say."""
+    """What the format cannot say, and that none of the keys is there."""
 
 
 def export(
@@ -112,6 +112,8 @@ def export(
         made = work.one_table(runs) if options.one_table or (single and not exporter.run_file) else work.each(runs)
     for outcome in made:
         tell(outcome)
+    if not work.has_matched and any(outcome.counts or outcome.files for outcome in outcomes):
+        tell(Outcome("", [], problems=[f"no key of any run matches {', '.join(options.selection.keys)}"]))
     return outcomes
 
 
@@ -175,6 +177,8 @@ class _Export:
     ) -> None:
         self._exporter, self._whats, self._options = exporter, whats, options
         self._target, self._single, self._shown, self._status = target, single, shown, status
+        self.has_matched = not options.selection.keys or not {"rows", "samples"} & {*whats}
+        """Whether a run has one of the keys that are wanted."""
 
     # -- a folder for each run -----------------------------------------------------------------------------------------
 
@@ -228,7 +232,8 @@ class _Export:
                 both.files = [self._target.shown(self._single)]
         for loaded in good:
             outcome = outcomes[loaded.name]
-            outcome.files, outcome.notes = [*both.files], [*both.notes]
+            outcome.files = [*both.files]
+            outcome.notes += both.notes
             outcome.problems += both.problems
             outcome.counts = {"rows": loaded.state.row_count, "samples": loaded.state.sample_count}
         yield from outcomes.values()
@@ -246,21 +251,24 @@ class _Export:
         only = self._loaded(runs[0], outcomes[runs[0].name]) if len(runs) == 1 else None
         heads = {run.name: self._head(run, outcomes[run.name], kinds, only) for run in runs}
         good = [run for run in runs if heads[run.name]]
+        both = Outcome("", [])
         if good:
-            fields = {kind: self._fields([heads[run.name][kind] for run in good]) for kind in kinds}
-            with ExitStack() as stack:
+            with _noting(both), ExitStack() as stack:
                 sheets: dict[str, _Sheet] = {}
                 for kind, name in names.items():
+                    fields = self._fields([heads[run.name][kind] for run in good])
                     file = stack.enter_context(self._target.writing(name))
                     said = about(only) if only is not None else {"runferry.runs": json.dumps([*outcomes])}
-                    sheets[kind] = _Sheet(fields[kind], self._exporter.table_writer(file, fields[kind], said))
+                    sheets[kind] = _Sheet(fields, self._exporter.table_writer(file, fields, said))
                 for run in good:
                     self._add(run, outcomes[run.name], heads[run.name], sheets, only)
                 for sheet in sheets.values():
                     sheet.writer.close()
-        written = [self._target.shown(name) for name in names.values()]
         for outcome in outcomes.values():
-            outcome.files = written if outcome.counts else []
+            if both.problems:
+                outcome.problems += both.problems
+                outcome.counts = {}
+            outcome.files = [self._target.shown(name) for name in names.values()] if outcome.counts else []
             yield outcome
 
     def _fields(self, heads: Sequence[Sequence[Field]]) -> list[Field]:
@@ -313,17 +321,20 @@ class _Export:
             has_rows = bool(self._exporter.run_file) or not GROWING.isdisjoint(self._whats)
             loaded = load(run, rows=has_rows, shown=self._shown, status=self._status)
             outcome.problems += [_lost(log, gap) for log, gap in loaded.gaps]
-            outcome.problems += self._unmatched(loaded)
+            self._match(loaded, outcome)
         return loaded
 
-    def _unmatched(self, run: LoadedRun) -> list[str]:
-        """That no key is as it was asked for."""
+    def _match(self, run: LoadedRun, outcome: Outcome) -> None:
+        """Note it if none of a run's keys is as it was asked for: of some runs that is as it should be, of all it is a mistake."""
         selection = self._options.selection
         if not selection.keys or not {"rows", "samples"} & {*self._whats}:
-            return []
+            return
         names = [column.name for column in run.state.rows.columns]
         names += run.state.samples.keys if "samples" in self._whats else ()
-        return [] if any(map(selection.wants, names)) else [f"no key matches {', '.join(selection.keys)}"]
+        if any(map(selection.wants, names)):
+            self.has_matched = True
+        else:
+            outcome.notes.append(f"no key matches {', '.join(selection.keys)}")
 
     def _table(self, run: LoadedRun, kind: str) -> Table:
         if kind == RUNS:

@@ -13,8 +13,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .tables import CELLS, MOST_ROWS, Field, Table, json_text
+from .tables import MOST_ROWS, Field, Table, json_text
 
+_MOST_CELLS = 8_000_000
+"""Of a row group, which waits in memory."""
 _TYPES: dict[str, pa.DataType] = {
     "int": pa.int64(),
     "float": pa.float64(),
@@ -45,7 +47,7 @@ class TableWriter:
             arrays = [_array(field.kind, cells) for field, cells in zip(self._fields, piece, strict=True)]
             self._waiting.append(pa.Table.from_arrays(arrays, schema=self._schema))
             self._rows += len(piece[0])
-            if self._rows >= MOST_ROWS or self._rows * len(self._fields) >= CELLS:
+            if self._rows >= MOST_ROWS or self._rows * len(self._fields) >= _MOST_CELLS:
                 self._write()
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from ..logformat.history import Path
 
 _EXACT = 2**53
 """Up to here every integer is a double."""
-CELLS = 1_000_000
+_CELLS = 1_000_000
 """Cells made at once, and with that the memory an export takes beyond what the run itself does."""
 MOST_ROWS = 65_536
 """Rows made at once."""
@@ -290,7 +290,7 @@ def json_text(value: Any) -> str:
 
 
 def _parts(rows: Sequence[int], width: int) -> Iterator[Sequence[int]]:
-    size = max(256, min(MOST_ROWS, CELLS // max(width, 1)))
+    size = max(256, min(MOST_ROWS, _CELLS // max(width, 1)))
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 

@@ -84,7 +84,10 @@ class _Events:
 
     def left_out(self) -> list[str]:
         """The keys of which not all values could be said."""
-        return [f"{key}: {count} of its values are nothing that TensorBoard shows" for key, count in self._lost.items()]
+        return [
+            f"left out: {key}: {count} of its values are nothing that TensorBoard shows"
+            for key, count in self._lost.items()
+        ]
 
     # -- what a run has ----------------------------------------------------------------------------------------------
 

@@ -420,14 +420,26 @@ def test_what_a_format_has_no_room_for_is_refused(tmp_path, wandb):
     assert not (tmp_path / "out").exists()
 
 
-def test_keys_that_no_run_has_are_named(tmp_path, wandb):
-    """A pattern that matches nothing is a problem, not an empty table without a word."""
-    found = {
-        outcome.run: outcome.problems
-        for outcome in export_to(tmp_path / "out", wandb, to="csv", selection=exports.keys("y*"))
-    }
+def test_keys_that_are_not_there_are_named(tmp_path, wandb):
+    """Of one run of several it is noted, of all of them it is a problem, not an empty table without a word."""
+    for options in ({}, {"one_table": True}):
+        found = export_to(tmp_path / f"y{len(options)}", wandb, to="csv", selection=exports.keys("y*"), **options)
+        assert [(outcome.run, outcome.notes, outcome.problems) for outcome in found] == [
+            ("a", [], []),
+            ("b", ["no key matches y*"], []),
+        ]
+        *_, last = export_to(tmp_path / f"q{len(options)}", wandb, to="csv", selection=exports.keys("q*"), **options)
+        assert last.problems == ["no key of any run matches q*"]
 
-    assert found == {"a": [], "b": ["no key matches y*"]}
+
+def test_one_table_that_cannot_be_written(tmp_path, wandb):
+    """Is the problem of every run, and nothing of it stays."""
+    (tmp_path / "out").write_text("a file where the folder goes")
+
+    found = export_to(tmp_path / "out", wandb, to="csv", one_table=True)
+
+    assert [(outcome.files, len(outcome.problems)) for outcome in found] == [([], 1), ([], 1)]
+    assert str(tmp_path / "out") in found[0].problems[0]
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path, wandb, monkeypatch):

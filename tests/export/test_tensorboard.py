@@ -46,7 +46,7 @@ def test_scalars_have_step_time_and_value(tmp_path):
         (0, logs.START_S, 12.5),
         (2, logs.START_S + 2.25, 50.0),
     ]
-    assert outcome.notes == ["any: 3 of its values are nothing that TensorBoard shows"]
+    assert outcome.notes == ["left out: any: 3 of its values are nothing that TensorBoard shows"]
     assert outcome.problems == []
 
 
@@ -96,7 +96,7 @@ def test_histograms_have_their_bins(tmp_path):
         [[-1.0, -0.5, 3.0], [-0.5, 0.0, 4.0]],
     ]
     assert found.SummaryMetadata("h").plugin_data.plugin_name == "histograms"
-    assert outcome.notes == ["h: 1 of its values are nothing that TensorBoard shows"]
+    assert outcome.notes == ["left out: h: 1 of its values are nothing that TensorBoard shows"]
 
 
 def test_images_are_taken_from_the_run_directory_alone(tmp_path):
@@ -129,7 +129,7 @@ def test_images_are_taken_from_the_run_directory_alone(tmp_path):
         (0, [b"3", b"2", PNG]),
         (7, [b"0", b"0", PNG]),
     ]
-    assert outcome.notes == ["img: 6 of its values are nothing that TensorBoard shows"]
+    assert outcome.notes == ["left out: img: 6 of its values are nothing that TensorBoard shows"]
     assert all(b"not for you" not in path.read_bytes() for path in (tmp_path / "out").rglob("events*"))
 
 
@@ -159,7 +159,7 @@ def test_numbers_beyond_32_bits_are_counted_not_bent(tmp_path):
     )
 
     assert [(event.step, event.value) for event in found.Scalars("x")] == [(1, 1.0)]
-    assert outcome.notes == ["x: 2 of its values are nothing that TensorBoard shows"]
+    assert outcome.notes == ["left out: x: 2 of its values are nothing that TensorBoard shows"]
 
 
 def test_a_key_called_as_the_system_metrics(tmp_path):
