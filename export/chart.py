@@ -16,6 +16,7 @@ Ranges = Sequence[tuple[float, float]]
 
 _TOP, _BOTTOM, _RIGHT = 12, 34, 16  # pixels around the plot; on its left is as much as the labels need
 _DIGIT = 6.3  # pixels of a character of a label
+_FEW = 12  # whole numbers that may get ticks between them
 _HOVER = 60  # series of so few points have a dot with its values for each
 _SIGNS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -111,7 +112,10 @@ def _places(series: Sequence[Series], given: tuple[float, float] | None, pixels:
     if given is not None:
         return range_axis(*given, pixels)
     ends = [end for one in series if len(one.x) for end in (one.x[0], one.x[-1])]
-    return range_axis(float(min(ends, default=0)), float(max(ends, default=1)), pixels)
+    low, high = float(min(ends, default=0)), float(max(ends, default=1))
+    # Of long ranges no tick has a fraction anyhow.
+    is_whole = high - low < _FEW and all(float(at).is_integer() for one in series for at in one.x)
+    return range_axis(low, high, pixels, is_whole=is_whole)
 
 
 def _shaded(frame: _Frame, lost: Ranges) -> str:

@@ -23,6 +23,8 @@ class Axis:
     high: float
     pixels: float
     is_log: bool = False
+    is_whole: bool = False
+    """Only whole numbers stand on it, such as steps: so do ticks."""
 
     def place(self, value: float) -> float:
         """Pixels from the low end; finite for every finite value (of a logarithmic axis: above 0)."""
@@ -40,6 +42,8 @@ class Axis:
         if self.is_log:
             return self._powers(count)
         step = _round_step(self.low, self.high, count)
+        if self.is_whole:
+            step = max(step, 1.0)
         if not step:
             return [(self.low, label(self.low)), (self.high, label(self.high))]
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
@@ -74,10 +78,10 @@ def value_axis(values: Iterable[float], pixels: float, *, may_be_log: bool = Tru
     return Axis(_clamped(low - air), _clamped(high + air), pixels)
 
 
-def range_axis(low: float, high: float, pixels: float) -> Axis:
+def range_axis(low: float, high: float, pixels: float, *, is_whole: bool = False) -> Axis:
     """An axis from `low` to `high` without air, but never of no length."""
     if high > low:
-        return Axis(low, high, pixels)
+        return Axis(low, high, pixels, is_whole=is_whole)
     air = abs(low) * 1e-3 or 1.0
     air = max(air, 0.5) if abs(low) < 1e15 else air
     return Axis(_clamped(low - air), _clamped(high + air), pixels)
@@ -131,11 +135,11 @@ def place(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """A value for people to read: integers whole, other numbers with six digits, NaN and infinities by name."""
+    """A value for people to read: integers and large numbers whole, others with six digits, NaN and infinities by name."""
     if isinstance(value, int):
-        return (
-            f"{value:,}" if abs(value) < 10**15 else f"{value:.6e}" if abs(value) < 10**300 else "a very large integer"
-        )
+        if abs(value) < 10**21:
+            return f"{value:,}"
+        return f"{value:.6e}" if abs(value) < 10**300 else "a very large integer"
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return f"{value:.6g}"
+    return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"

@@ -153,7 +153,8 @@ def _said(x: Sequence[float], y: array[float], by: str) -> str:
     parts = []
     if finite:
         for name, value in (("min", min(finite)), ("max", max(finite))):
-            parts.append(f"{name} {short(value)} at {place(x[y.index(value)])}")
+            at = x[y.index(value)]
+            parts.append(f"{name} {short(value)}{f' at {place(at)}' if math.isfinite(at) else ''}")
     parts.append(f"{len(y):,} values by {by}")
     for kind, count in (("NaN", sum(map(math.isnan, y))), ("infinite", sum(map(math.isinf, y)))):
         if count:
@@ -184,7 +185,7 @@ def grouped(groups: Mapping[str, Sequence[str]]) -> str:
 def legend(names: Sequence[tuple[str, str]], colours: Sequence[int] = ()) -> str:
     """Names of series with something of each as HTML, and their colours: those of their places, if no others are given."""
     items = "".join(
-        f'<li><span class="swatch c{number % COLOURS} d{number // COLOURS % 3}"></span>{text(name, 80)} {value}</li>'
+        f'<li><span class="swatch c{number % COLOURS} d{number // COLOURS % 3}"></span>{text(name, 80)}: {value}</li>'
         for number, (name, value) in zip(colours or range(len(names)), names, strict=True)
     )
     return f"<ul>{items}</ul>"

@@ -16,6 +16,8 @@ from .markup import text
 _VALUE = 1_000
 """Characters of a value that are shown."""
 _KEY = 300
+_LONGEST = 1_000
+"""Bits of an integer that is written out; a double has room for no more."""
 
 
 def section(anchor: str, title: str, body: str, about: str = "") -> str:
@@ -46,8 +48,13 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 def number(value: float) -> str:
     """A number for people, with its exact value behind it."""
-    exact = repr(value) if isinstance(value, float) else short(value) if value.bit_length() > 1_000 else str(value)
-    return f'<data value="{text(exact)}">{short(value)}</data>'
+    return f'<data value="{exact(value)}">{short(value)}</data>'
+
+
+def exact(value: float) -> str:
+    """A number with all of its digits, but for integers of very many."""
+    is_long = isinstance(value, int) and value.bit_length() > _LONGEST
+    return short(value) if is_long or not math.isfinite(value) else repr(value)
 
 
 def cell(value: Any) -> str:
@@ -55,7 +62,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, (int, float)):
-        return number(value)
+        return exact(value)
     if isinstance(value, str):
         return text(value, _VALUE)
     if isinstance(value, dict) and isinstance(value.get("_type"), str):

@@ -44,9 +44,9 @@ def test_a_small_chart_is_this_svg():
         'aria-label="loss: 3 values by step, from 0.25 to 1">'
         '<path class="grid" d="M33 47.3H184M33 14.0H184"/><path class="axis" d="M33 66H184"/>'
         '<text x="27" y="51.3" text-anchor="end">0.5</text><text x="27" y="18.0" text-anchor="end">1</text>'
-        '<path class="axis" d="M33.0 66v4M70.8 66v4M108.5 66v4M146.2 66v4M184.0 66v4"/>'
-        '<text x="33.0" y="81" text-anchor="middle">0</text><text x="70.8" y="81" text-anchor="middle">0.5</text>'
-        '<text x="108.5" y="81" text-anchor="middle">1</text><text x="146.2" y="81" text-anchor="middle">1.5</text>'
+        '<path class="axis" d="M33.0 66v4M108.5 66v4M184.0 66v4"/>'
+        '<text x="33.0" y="81" text-anchor="middle">0</text>'
+        '<text x="108.5" y="81" text-anchor="middle">1</text>'
         '<text x="184.0" y="81" text-anchor="middle">2</text>'
         '<text class="note" x="108.5" y="95" text-anchor="middle">step</text>'
         '<path class="c0 d0" d="M33 14 108.5 47.3 184 64"/>'
@@ -220,7 +220,7 @@ def test_series_differ_in_colour_and_then_in_dashes():
 def test_labels_and_short_numbers_are_readable_back(value):
     """A number that is shown is the number, to six digits."""
     if math.isfinite(value):
-        assert float(short(value)) == pytest.approx(value, rel=1e-5)
+        assert float(short(value).replace(",", "")) == pytest.approx(value, rel=1e-5)
         assert float(place(value).replace(",", "")) == pytest.approx(value, rel=1e-5)
     else:
         assert short(value) in {"NaN", "Infinity", "-Infinity"}

@@ -74,7 +74,8 @@ def test_the_page_says_what_the_state_holds(tmp_path):
     alert = messages.Record(alert=messages.AlertRecord(title="High", text="too high", level="WARN"))
     logs.make_log(log, logs.files_record("a.txt"), messages.Record(artifact=artifact), alert, append=True)
     state = runferry.load(log)
-    page = Page(render(state, Source(("my.wandb",))))
+    html = render(state, Source(("my.wandb",)))
+    page = Page(html)
     for said in (
         "my run",
         "finished",
@@ -89,8 +90,9 @@ def test_the_page_says_what_the_state_holds(tmp_path):
         "too high",
     ):
         assert said in page.text, said
-    exact = {float(found["value"]) for found in page.having("data")}
-    assert {0.001, 3, 0.25, state.summary["loss"], state.rows[-1]["loss"]} <= exact
+    assert {float(found["value"]) for found in page.having("data")} == {state.rows[-1]["loss"]}
+    for value in (0.001, 3, 0.25, state.summary["loss"], state.summary["_timestamp"]):
+        assert f"<td>{value!r}</td>" in html
     assert described(charts(page)["loss"]) == (50, pytest.approx(1 / 50), 1.0)
     assert "cpu" in charts(page)
     assert page.leads_out() == []
@@ -131,6 +133,7 @@ def test_values_without_the_step_metric_are_counted_not_drawn(tmp_path):
     rows = [logs.row(step, {"loss": step, **({"epoch": step} if step % 2 else {})}) for step in range(10)]
     page = page_of(tmp_path, metric(name="loss", step_metric="epoch"), *rows)
     assert "5 values without epoch not drawn" in page.text
+    assert "min 0 · max 9 at 9" in page.text
 
 
 def test_only_numbers_have_charts(tmp_path):
