@@ -143,6 +143,8 @@ class Looker:
             return None if window.final else Look(None, GapReason.TORN_TAIL)
         before = self._begin(window, at)
         found = self._crossing(window, at)
+        if buffer.startswith(FILE_HEADER, at) and self._good(window, at + len(FILE_HEADER)) is not None:
+            found = Look(at + len(FILE_HEADER), GapReason.BAD_SEQUENCE, restarts=self._restarts(window, at))
         if self._is_short and not window.final:
             found = Look(None, GapReason.TORN_TAIL)
             self._spent, self._origin = before
@@ -190,6 +192,12 @@ class Looker:
         if limit < edge and not window.final:
             return Look(None, reason)
         return self._resumed(window, at, edge, reason, due)
+
+    def _behind_header(self, window: Window, edge: int) -> int | None:
+        """Where the first chunk begins behind a file header that lies at the edge of a block, or across it."""
+        begin = window.buffer.find(FILE_HEADER, edge - len(FILE_HEADER), edge + len(FILE_HEADER) - 1)
+        place = begin + len(FILE_HEADER)
+        return place if begin >= 0 and self._good(window, place) is not None else None
 
     def _restarts(self, window: Window, at: int) -> bool:
         """Whether another log begins with the file header at `at`, rather than a copy of this one's first sector."""
@@ -265,6 +273,8 @@ class Looker:
         checksum, length, kind = HEADER.unpack_from(buffer, at)
         body = at + CHUNK_HEADER_SIZE
         place = next(self._places(window, at + 1, stop, due), None)
+        if place is None:
+            place = self._behind_header(window, edge)
         if place is None and self._good(window, edge) is None:
             place = next(self._places_across(window, at + 1, edge), None)
         ends = [place] if place is not None else range(max(body, stop - CHUNK_HEADER_SIZE + 1), stop + 1)
@@ -280,7 +290,7 @@ class Looker:
             return Look(None, reason)
         if place is not None and reason is GapReason.TORN_TAIL:
             reason = GapReason.BAD_LENGTH
-        if place is not None and buffer.endswith(FILE_HEADER, at, place):
+        if place is not None and buffer.endswith(FILE_HEADER, 0, place):
             return Look(place, reason, restarts=self._restarts(window, place - len(FILE_HEADER)))
         is_one = reason is GapReason.BAD_CRC and place == body + length
         return Look(edge if place is None else place, reason, passed=is_one)

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 from runferry.logformat import BLOCK_SIZE, GapReason, Record
 from support.damage import SECTORS, Damage, alike, heals, islands, patches, records
-from support.frames import gaps, payloads, read_all
+from support.frames import gaps, log_of, payloads, read_all
 
 THREE = Damage(records(3 * BLOCK_SIZE))
 ROWS = Damage(records(3 * BLOCK_SIZE, seed=1, large=0))
@@ -151,6 +151,15 @@ def test_shifts_and_glue():
     check_shifts(THREE, seed=5, count=120)
     check_shifts(ROWS, seed=6, count=120)
     check_glued(seed=7, count=25)
+
+
+def test_glue_at_the_edge_of_a_block():
+    """The second file header before it, at it, across it, and behind it; what was torn claims more than there is."""
+    second = log_of(*records(40_000, seed=2, large=0))
+    for edge in (BLOCK_SIZE, 2 * BLOCK_SIZE):
+        for cut in range(edge - 20, edge + 12):
+            before = [item.payload for item in ROWS.items if item.end <= cut]
+            assert payloads(read_all(ROWS.log[:cut] + second)) == before + payloads(read_all(second))
 
 
 @pytest.mark.slow
