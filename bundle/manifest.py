@@ -7,19 +7,23 @@
 
 `mtime` is in whole seconds. Of a log, `end` is the offset behind its last record, `cut` the bytes of a record behind it that was not
 complete yet and stayed out, `gaps` how many places could not be read, `exit` the exit code, null as long as there is none.
-No time of packing, no host, no path of this machine: the same files make the same manifest.
+No time of packing, no host, no path of this machine: the same files make the same manifest. It is read line by line, so what JSON
+can grow to in memory is bounded by a line.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from .. import __version__
 from .errors import BundleError
 from .names import clash, why_unsafe
+from .tar import LATEST
 
 NAME = "runferry-manifest.json"
 """Of the member; files of runs lie in folders, or end in `.wandb`, so none is called so."""
@@ -30,6 +34,9 @@ _FORMAT = "runferry bundle"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 1 << 62
 _LONGEST_TEXT = 8192  # characters
+_LONGEST_LINE = (
+    256 * 1024
+)  # bytes: two such texts, with each character as the escapes of two surrogates, and what is around them
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +94,10 @@ class Manifest:
             BundleError: it is too large for any reader.
         """
         head = json.dumps({"format": _FORMAT, "version": VERSION, "by": self.by})[:-1]
-        files = ",\n".join(json.dumps(document(entry)) for entry in self.files)
-        left = ",\n".join(json.dumps({"name": out.name, "reason": out.reason}) for out in self.left_out)
+        files = ",".join(f"\n{json.dumps(document(entry))}" for entry in self.files)
+        left = ",".join(f"\n{json.dumps({'name': out.name, 'reason': out.reason})}" for out in self.left_out)
         # Names that are not UTF-8 have lone surrogates, which only the escapes of ASCII can say.
-        data = f'{head}, "files": [\n{files}\n], "left_out": [\n{left}\n]}}\n'.encode("ascii")
+        data = f'{head}, "files": [{files}\n], "left_out": [{left}\n]}}\n'.encode("ascii")
         if len(data) > MAX_SIZE:
             raise BundleError(f"too many files ({len(self.files)}) for one bundle: pack fewer runs at a time")
         return data
@@ -102,19 +109,17 @@ class Manifest:
         Raises:
             BundleError: it is none, or would lead out of the folder.
         """
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError):
-            raise BundleError("its manifest is no JSON") from None
+        lines = _Lines(data)
+        document = lines.head()
         if not isinstance(document, dict) or document.get("format") != _FORMAT:
             raise BundleError("its manifest is not that of a bundle")
         if document.get("version") != VERSION:
             raise BundleError(f"a bundle of version {document.get('version')!r}: a newer runferry reads it")
         try:
-            files = tuple(map(_entry, document["files"]))
-            left_out = tuple(LeftOut(_text(out["name"]), _text(out["reason"])) for out in document.get("left_out", []))
+            files = tuple(map(_entry, lines.items()))
+            left_out = tuple(LeftOut(_text(out["name"]), _text(out["reason"])) for out in lines.items())
             by = _text(document.get("by", ""))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise BundleError("its manifest lacks something, or says it in another form") from None
         for entry in files:
             if problem := why_unsafe(entry.name):
@@ -122,6 +127,37 @@ class Manifest:
         if name := clash(entry.name for entry in files):
             raise BundleError(f"refused: its manifest names {name[:120]!r} twice")
         return cls(files, left_out, by)
+
+
+class _Lines:
+    """The lines of an untrusted manifest: a head, files, and what was left out."""
+
+    def __init__(self, data: bytes) -> None:
+        self._lines = io.BytesIO(data)
+
+    def _next(self) -> bytes:
+        return self._lines.readline(_LONGEST_LINE).strip()
+
+    def head(self) -> Any:
+        """What stands before the files.
+
+        Raises:
+            BundleError: that is no JSON.
+        """
+        try:
+            return json.loads(self._next() + b"]}")
+        except (ValueError, RecursionError):
+            raise BundleError("its manifest is no JSON") from None
+
+    def items(self) -> Iterator[Any]:
+        """The objects of one list, each as it is reached.
+
+        Raises:
+            ValueError: one is no JSON, or the list does not end.
+            RecursionError: one is nested without end.
+        """
+        while not (line := self._next()).startswith(b"]"):
+            yield json.loads(line.removesuffix(b","))
 
 
 def document(entry: Entry) -> dict[str, Any]:
@@ -148,7 +184,7 @@ def _entry(document: Any) -> Entry:
     return Entry(
         _text(document["name"]),
         _number(document["size"]),
-        _number(document["mtime"]),
+        _number(document["mtime"], most=LATEST),
         sha256,
         None if log is None else _facts(log),
         document.get("changed") is True,
@@ -170,7 +206,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _number(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < _LARGEST:
+def _number(value: Any, most: int = _LARGEST) -> int:
+    if type(value) is not int or not 0 <= value <= most:
         raise ValueError("no number")
     return value

@@ -28,8 +28,6 @@ from .volumes import PART, SUMS
 
 _VOLUME = re.compile(r"(.+)\.([0-9]{3,6})", re.DOTALL)
 _MOST_SUMS = 16 * 1024 * 1024  # bytes of a list of digests
-_RATIO = 50
-"""Manifests are mostly digests, so none is so much larger than its frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,9 +311,8 @@ class Bundle:
             self._tell("its manifest is lost: what else there was is not known")
             return None
         self._manifest_at = self._starts[index]
-        frames = sum(block.label.frame for block in self.blocks[index:])
         plain = self.blocks[-1].label.end - self._manifest_at
-        if plain > MAX_SIZE + 4 * tar.RECORD or plain > max(1 << 20, _RATIO * frames):
+        if plain > MAX_SIZE + 4 * tar.RECORD:
             raise BundleError(f"{self._names[0]}: refused: its manifest is too large")
         try:
             member = self._member(self._manifest_at)

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from ..logformat import Batch, GapReason, LogReader, Record
 from ..logformat.rundir import run_id_of
 from ..logformat.wire import WireError
+from . import tar
 from .manifest import LogFacts
 
 _UNFINISHED = frozenset({GapReason.TORN_TAIL, GapReason.ZEROED})
@@ -157,5 +158,5 @@ def _regular(path: Path, descriptor: int) -> BinaryIO:
 
 
 def whole_seconds(status: os.stat_result) -> int:
-    """When a file last changed, as it is packed: every file system keeps seconds, and none before 1970 matters."""
-    return max(0, int(status.st_mtime_ns // 1_000_000_000))
+    """When a file last changed, as it is packed: every file system keeps seconds, and archives those from 1970 to 2242."""
+    return min(max(0, status.st_mtime_ns // 1_000_000_000), tar.LATEST)

@@ -13,6 +13,8 @@ RECORD = 512
 """Bytes of a header; contents are padded to it."""
 END = bytes(2 * RECORD)
 """What ends an archive."""
+LATEST = (1 << 33) - 1
+"""Seconds since 1970 that a header has room for."""
 MAX_PAX_SIZE = 64 * 1024
 _KINDS = {
     b"1": "a hard link",

@@ -245,7 +245,7 @@ class _Unpacking:
                     fate = Fate.KEPT if is_whole else Fate.DAMAGED
                     return FileResult(name, fate, "" if is_whole else f"{lost} of its {size} bytes are lost", size)
                 return FileResult(name, Fate.DIFFERS, _OTHER, size)
-            self._disk.set_mtime(part, entry.mtime if entry is not None else min(member.mtime, 1 << 40))
+            self._disk.set_mtime(part, entry.mtime if entry is not None else member.mtime)
             self._disk.replace(part, target)
         finally:
             if part.exists():

@@ -11,9 +11,9 @@ from zlib import crc32
 
 import pytest
 import zstandard
-from runferry.bundle import BundleError, Fate, tar, unpack
-from runferry.bundle.blocks import BLOCK_SIZE, LABEL_SIZE, LAST, MANIFEST, START, Label, find_blocks
-from runferry.bundle.manifest import MAX_SIZE, NAME
+from runferry.bundle import BundleError, Fate, tar, unpack, verify
+from runferry.bundle.blocks import BLOCK_SIZE, LABEL_SIZE, LAST, MANIFEST, NO_MEMBER, START, Label, find_blocks
+from runferry.bundle.manifest import MAX_SIZE, NAME, Manifest
 from runferry.bundle.reading import bundle_in
 from support.bundles import as_file, block, bundle, entry, everything_below, in_blocks, manifest, member, put
 
@@ -93,6 +93,7 @@ LISTS = {
     "a size that is none": manifest(entry("run-a/x", b"bad", size="3")),
     "a true size": manifest(entry("run-a/x", b"bad", size=True)),
     "a fraction": manifest(entry("run-a/x", b"bad", size=3.0)),
+    "a time that no clock shows": manifest(entry("run-a/x", b"bad", mtime=1 << 40)),
     "a huge number": manifest(entry("run-a/x", b"bad", mtime=1 << 80)),
     "no digest": manifest(entry("run-a/x", b"bad", sha256="0")),
     "digest that is none": manifest(entry("run-a/x", b"bad", sha256=None)),
@@ -325,14 +326,45 @@ def test_a_window_or_a_dictionary_that_no_bundle_has_is_refused():
 
 
 def test_a_manifest_that_is_too_large_is_refused_before_it_is_read():
-    """By its blocks' labels: of more bytes than the cap, or than so small a bundle can have."""
+    """By its blocks' labels: of more bytes than the cap."""
     count = MAX_SIZE // BLOCK_SIZE + 2
     blocks = [block(bytes(BLOCK_SIZE), n * BLOCK_SIZE, flags=MANIFEST if not n else 0) for n in range(count)]
     blocks.append(block(bytes(1024), count * BLOCK_SIZE, flags=LAST))
-    few = [*blocks[:3], block(bytes(1024), 3 * BLOCK_SIZE, flags=LAST)]
-    for data in (blocks, few):
-        with pytest.raises(BundleError, match="manifest is too large"):
-            bundle_in(b"".join(data))
+    with pytest.raises(BundleError, match="manifest is too large"):
+        bundle_in(b"".join(blocks))
+
+
+@pytest.mark.parametrize("place", ["files", "left_out"])
+@pytest.mark.parametrize("line", [b"{},", b"[[[]]],", b'"",', b"1.5,"])
+def test_a_manifest_of_tiny_things_does_not_grow_in_memory(place, line):
+    """JSON takes up to 25 times its size as objects: one that is dense with them is refused within a line."""
+    head = b'{"format": "runferry bundle", "version": 1, "files": ['
+    head += b"" if place == "files" else b'\n], "left_out": ['
+    for dense in (line * (8_000_000 // len(line)), (line + b"\n") * (8_000_000 // len(line))):
+        listed = head + b"\n" + dense + b"\n]}\n"
+        tracemalloc.start()
+        with pytest.raises(BundleError):
+            Manifest.decoded(listed)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4_000_000
+
+
+def test_many_equal_files_are_read():
+    """Their manifest is a hundred times smaller when it is packed: that is no bomb but what `pack` makes of them."""
+    names = [f"run-a/files/code/module_{number:05}.py" for number in range(8_000)]
+    archive = b"".join(member(name) for name in names)
+    firsts = range(0, len(archive), tar.RECORD)
+    listed = member(NAME, manifest(*(entry(name) for name in names)), 0) + tar.END
+    pieces = [listed[at : at + BLOCK_SIZE] for at in range(0, len(listed), BLOCK_SIZE)]
+    data, at = in_blocks(archive, BLOCK_SIZE, firsts), len(archive)
+    for number, piece in enumerate(pieces):
+        flags = (0 if number else MANIFEST) | (LAST if piece is pieces[-1] else 0)
+        data += block(piece, at, NO_MEMBER if number else 0, flags)
+        at += len(piece)
+    done = verify(bundle_in(data))
+
+    assert (done.exit_code, len(done.files)) == (0, 8_000)
 
 
 def test_many_beginnings_of_labels_take_no_time_to_speak_of():

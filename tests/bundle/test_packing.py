@@ -242,6 +242,19 @@ def test_times_travel_in_whole_seconds(runs, tmp_path):
     assert (tmp_path / "out" / log.parent.name / log.name).stat().st_mtime_ns == int(log.stat().st_mtime) * 10**9
 
 
+@pytest.mark.parametrize(("seconds", "packed"), [(-1, 0), (9_000_000_000, (1 << 33) - 1)])
+def test_times_that_an_archive_has_no_room_for_cost_nothing_else(runs, tmp_path, seconds, packed):
+    """A clock that was wrong by centuries is packed as the nearest time that a header can say."""
+    file = runs / "run-20260921_141320-other" / "files" / "late"
+    file.write_bytes(b"x")
+    os.utime(file, (seconds, seconds))
+    pack(runs, tmp_path / "b.tar.zst")
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out")
+
+    assert done.exit_code == 0
+    assert (tmp_path / "out" / file.relative_to(runs)).stat().st_mtime_ns == packed * 10**9
+
+
 def test_what_cannot_be_packed_is_a_word_and_no_file(tmp_path):
     """Nothing there, no log there, no log at all, a bundle in its place."""
     (tmp_path / "empty").mkdir()

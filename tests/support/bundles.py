@@ -35,9 +35,11 @@ def entry(name, data=b"", /, **more):
     }
 
 
-def manifest(*entries, **more):
+def manifest(*entries, left_out=(), **more):
     """The bytes of a manifest."""
-    return json.dumps({"format": "runferry bundle", "version": 1, "files": list(entries), **more}).encode()
+    head = json.dumps({"format": "runferry bundle", "version": 1, **more})[:-1] + ', "files": ['
+    listed, left = (",".join("\n" + json.dumps(item) for item in items) for items in (entries, left_out))
+    return f'{head}{listed}\n], "left_out": [{left}\n]}}\n'.encode()
 
 
 def bundle(archive, listed):
