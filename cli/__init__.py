@@ -21,6 +21,7 @@ COMMANDS = {
     "clean": "Delete run directories of which everything is at the server.",
     "ls": "The state of every run found.",
     "show": "What a log holds: records, rows, summary, damage.",
+    "grep": "Lines that runs printed, with the step and metrics of that moment.",
     "repair": "Damaged logs as new, sound ones, for readers that stop at damage.",
     "export": "Runs as Parquet, CSV, JSONL, TensorBoard event files, or a page.",
     "pack": "Runs as one checked file, to carry where no network goes.",

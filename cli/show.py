@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -21,7 +21,7 @@ from ..sync.clock import Clock, SystemClock
 from ..sync.errors import UsageError
 from ..sync.liveness import Liveness
 from .paths import Source
-from .showrecords import RecordPrinter
+from .showrecords import RecordPrinter, named_errors
 from .showrows import Damage, RowChoice, print_keys, print_rows
 from .showsummary import print_summary, status_of
 from .sources import opened_paths
@@ -161,7 +161,7 @@ class _View:
         file = open_log(source)
         try:
             reader = AnatomyReader(file)
-            return self._print(reader, _named_errors(reader.finish(), name), "standard input" if name == PIPE else name)
+            return self._print(reader, named_errors(reader.finish(), name), "standard input" if name == PIPE else name)
         finally:
             if source != PIPE:
                 file.close()
@@ -189,7 +189,9 @@ class _View:
     def _print_live(self, follower: Follower | PipeFollower, name: str) -> bool:
         """Print what comes of one log until there is no more."""
         if not self._rows:
-            printer = RecordPrinter(name, lambda: follower.reader, self._kinds, as_json=self._as_json, tail=None)
+            printer = RecordPrinter(
+                name, lambda: follower.reader, self._kinds, as_json=self._as_json, tail=None, live=True
+            )
             printer.print_all(follower.items())
             return printer.is_damaged
         damage = Damage(as_json=self._as_json)
@@ -198,7 +200,7 @@ class _View:
 
     def _rows_of(self, logs: list[Path], opened: Opened) -> bool:
         damage = Damage(as_json=self._as_json)
-        rows = _named_errors(stream_rows(logs, lambda log, gap: damage.add(gap, opened.shown(log))), str(logs[0]))
+        rows = named_errors(stream_rows(logs, lambda log, gap: damage.add(gap, opened.shown(log))), str(logs[0]))
         if self._keys:
             if not print_keys(rows, self._choice, as_json=self._as_json):
                 click.echo("no such key" if self._choice.is_picky else "no rows", err=True)
@@ -222,22 +224,6 @@ def _found(path: Path) -> Path:
     if glob.has_magic(str(path)):
         raise click.UsageError(f"{path}: neither a path here nor the id of a run in ./wandb")
     return path  # perhaps a bundle in volumes
-
-
-Item = TypeVar("Item")
-
-
-def _named_errors(items: Iterator[Item], name: str) -> Iterator[Item]:
-    """`items`; an error of reading names the log, so that it is told from one of printing."""
-    while True:
-        try:
-            item = next(items, None)
-        except OSError as error:
-            error.filename = error.filename or name
-            raise
-        if item is None:
-            return
-        yield item
 
 
 def _fail(problem: str) -> NoReturn:

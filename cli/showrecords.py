@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -22,14 +22,40 @@ Named = Callable[[Path], str]
 Reader = Callable[[], AnatomyReader]
 """What gave the latest record."""
 
+Item = TypeVar("Item")
+
+_AT_ONCE = 500  # lines
 _WIDTH = 160  # characters of what a record says
+
+
+class Lines:
+    """Prints lines; many at once, where nobody waits for each."""
+
+    def __init__(self, *, live: bool) -> None:
+        self._held: list[str] = []
+        self._most = 1 if live else _AT_ONCE
+
+    def __call__(self, line: str) -> None:
+        """Print a line, now or later."""
+        self._held.append(line)
+        if len(self._held) >= self._most:
+            self.flush()
+
+    def flush(self) -> None:
+        """Print what is held."""
+        held, self._held = self._held, []
+        if held:
+            click.echo("\n".join(held))
 
 
 class RecordPrinter:
     """Prints what comes of one log; whether anything was lost is in `is_damaged`."""
 
-    def __init__(self, name: str, reader: Reader, kinds: tuple[str, ...], *, as_json: bool, tail: int | None) -> None:
-        """`tail`: print only so many of the last ones, once there are no more."""
+    def __init__(
+        self, name: str, reader: Reader, kinds: tuple[str, ...], *, as_json: bool, tail: int | None, live: bool = False
+    ) -> None:
+        """`tail`: print only so many of the last ones, once there are no more; `live`: print each as it comes."""
+        self._lines = Lines(live=live)
         self.is_damaged = False
         self._name, self._reader, self._kinds, self._as_json = name, reader, kinds, as_json
         self._counts: Counter[str] = Counter()
@@ -41,22 +67,28 @@ class RecordPrinter:
         if not self._as_json:
             click.echo(printable(f"log {self._name}"))
             click.echo(f"{'offset':>10}  {'num':>6}  {'kind':<14}  {'length':>8}  chunks")
-        for item in items:
-            self._warn()
-            if isinstance(item, str):
-                self._tell(item)
-            elif isinstance(item, Gap):
-                self.is_damaged = True
-                self._say(partial(self._gap_line, item))
-            else:
-                self._record(item)
+        try:
+            for item in items:
+                self._add(item)
+            for line in self._held or ():
+                self._lines(line())
+        finally:
+            self._lines.flush()
         self._warn()
-        for line in self._held or ():
-            click.echo(line())
         if not (self._counts or self.is_damaged):
             click.echo(printable(f"no record in {self._name}"), err=True)
         elif self._kinds:
             self._tell_missing()
+
+    def _add(self, item: Record | Gap | str) -> None:
+        self._warn()
+        if isinstance(item, str):
+            self._tell(item)
+        elif isinstance(item, Gap):
+            self.is_damaged = True
+            self._say(partial(self._gap_line, item))
+        else:
+            self._record(item)
 
     def _record(self, record: Record) -> None:
         self._counts[record.kind] += 1
@@ -90,7 +122,7 @@ class RecordPrinter:
 
     def _say(self, line: Callable[[], str]) -> None:
         if self._held is None:
-            click.echo(line())
+            self._lines(line())
         else:
             self._held.append(line)
 
@@ -138,3 +170,16 @@ def gap_words(gap: Gap) -> str:
     if gap.reason is GapReason.BAD_HEADER:
         return f"{gap.note or 'not a log: it does not begin as one'} (bad_header)"
     return f"{gap.reason.value} ({gap.note})" if gap.note else gap.reason.value
+
+
+def named_errors(items: Iterator[Item], name: str) -> Iterator[Item]:
+    """`items`; an error of reading names the log, so that it is told from one of printing."""
+    while True:
+        try:
+            item = next(items, None)
+        except OSError as error:
+            error.filename = error.filename or name
+            raise
+        if item is None:
+            return
+        yield item

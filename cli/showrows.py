@@ -17,7 +17,7 @@ from ..logformat.nested import row_of
 from ..logformat.rowstream import Row
 from ..logformat.steps import StepCounter
 from ..logformat.values import loads
-from .showrecords import gap_words, loss_words
+from .showrecords import Lines, gap_words, loss_words
 from .text import clip, plain_json, printable
 
 _WINDOW = 500  # rows that are looked at before the columns of a table are decided
@@ -100,9 +100,13 @@ def print_rows(rows: Iterable[Row], *, as_json: bool, live: bool = False) -> int
     """Print rows: as JSON, as a table, or, `live`, each by itself as it comes; how many there were."""
     count = 0
     if as_json or live:
-        for row in rows:
-            count += 1
-            click.echo(_json_line(row) if as_json else _live_line(row))
+        say = Lines(live=live)
+        try:
+            for row in rows:
+                count += 1
+                say(_json_line(row) if as_json else _live_line(row))
+        finally:
+            say.flush()
         return count
     columns: list[Path] = []
     widths: list[int] = []
@@ -114,8 +118,7 @@ def print_rows(rows: Iterable[Row], *, as_json: bool, live: bool = False) -> int
         if found != columns or not widths or any(new > old for new, old in zip(needed, widths, strict=True)):
             columns, widths = found, needed
             click.echo(_line(heads, widths))
-        for line in lines:
-            click.echo(_line(line, widths))
+        click.echo("\n".join(_line(line, widths) for line in lines))
         count += len(window)
     return count
 
