@@ -73,7 +73,8 @@ def heat_map(
     ticks = [tick for tick in y_axis.ticks(4) if y_axis.low <= tick[0] <= y_axis.high]
     left = 14 + round(6.3 * max((len(name) for _, name in ticks), default=1))
     ends = _ends([place for place, _ in columns])
-    x_axis = range_axis(columns[0][0], ends[-1], width - left - right)
+    is_whole = all(float(place).is_integer() for place, _ in columns)
+    x_axis = range_axis(columns[0][0], ends[-1], width - left - right, is_whole=is_whole)
     down = y_axis.pixels / _ROWS
     base = top + y_axis.pixels
     levels: list[list[str]] = [[] for _ in range(_LEVELS)]

@@ -333,7 +333,7 @@ def _console(state: RunState, limits: Limits) -> str:
     return section(
         "console",
         "Console",
-        fold(about, f'<div class="scroll"><pre class="console">{"".join(reversed(shown))}</pre></div>'),
+        fold(about, f'<div class="scroll" tabindex="0"><pre class="console">{"".join(reversed(shown))}</pre></div>'),
     )
 
 

@@ -125,9 +125,7 @@ def table(rows: Iterable[tuple[str, Any]], most: int, heads: tuple[str, str] = (
     left = sum(1 for _ in remaining)
     more = note(f"{counted(left, 'more row')} left out here") if left else ""
     head = "".join(f'<th scope="col">{text(name)}</th>' for name in heads)
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(shown)}</tbody></table></div>{more}'
-    )
+    return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{"".join(shown)}</tbody></table></div>{more}'
 
 
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -135,7 +133,9 @@ def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     body = "".join(f"<tr>{''.join(f'<td>{value}</td>' for value in row)}</tr>" for row in rows)
     head = "".join(f'<th scope="col">{text(name, _KEY)}</th>' for name in heads)
     return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>' if body else ""
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        if body
+        else ""
     )
 
 

@@ -15,6 +15,7 @@ from runferry.export.chart import Series, line_chart
 from runferry.export.chart_axis import Axis, label, place, range_axis, short, value_axis
 from runferry.export.chart_heatmap import Histogram, heat_map
 from runferry.export.chart_points import POINTS_PER_COLUMN, ordered, thinned
+from runferry.export.chart_style import COLOURS, DARK, LIGHT
 
 SVG = "{http://www.w3.org/2000/svg}"
 DOUBLES = st.floats(allow_nan=True, allow_infinity=True)
@@ -214,6 +215,21 @@ def test_series_differ_in_colour_and_then_in_dashes():
     svg = line_chart([Series(str(at), [0, 1], [at, at]) for at in range(8)], title="a")
     classes = [path.get("class") for path in drawn(svg).iter(f"{SVG}path") if path.get("class", "").startswith("c")]
     assert classes == ["c0 d0", "c1 d0", "c2 d0", "c3 d0", "c4 d0", "c5 d0", "c0 d1", "c1 d1"]
+
+
+@pytest.mark.parametrize(("colours", "ground"), [(LIGHT, "#ffffff"), (DARK, "#171c23")])
+def test_colours_can_be_seen(colours, ground):
+    """Every series' colour has a contrast of at least 4.5 : 1 (WCAG 2.1) against its ground."""
+
+    def luminance(colour):
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    assert len(colours) == COLOURS
+    for colour in colours:
+        dark, light = sorted((luminance(colour), luminance(ground)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, colour
 
 
 @given(DOUBLES)

@@ -19,7 +19,7 @@ from runferry.export.report_media import picture
 from runferry.export.report_series import pauses, sample_groups
 from runferry.export.report_units import scaled, unit_of
 from runferry.export.selection import Selection
-from runferry.logformat import messages
+from runferry.logformat import RunState, messages, read_records
 from support import logs
 from support.htmlpage import Page
 
@@ -196,6 +196,15 @@ def test_damage_is_told_and_shaded_and_not_drawn_over(tmp_path):
     assert f"{before:,} and {behind:,}" in page.text
     assert f"{state.gaps[0].offset:,} to {state.gaps[0].end:,}" in page.text
     assert re.search(r'<path class="c0 d0" d="([^"]+)"', html)[1].count("M") == 2
+
+
+def test_gaps_know_their_rows_however_the_log_is_read(tmp_path):
+    """Record by record or in batches, a gap is known to lie before the same row."""
+    state = damaged_state(tmp_path)
+    again = RunState().add_all(read_records(next(tmp_path.glob("*/*.wandb"))))
+    assert state.gap_rows == again.gap_rows
+    steps = [row["_step"] for row in state.rows]
+    assert [steps[row] - steps[row - 1] > 1 for row in {*state.gap_rows}] == [True] * len({*state.gap_rows})
 
 
 def test_a_log_that_ends_in_a_record_is_no_damage(tmp_path):
