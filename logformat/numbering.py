@@ -71,7 +71,9 @@ class Numbering:
 
     def is_copy(self, num: int, offset: int) -> bool:
         """Whether a record of this number was read before, elsewhere."""
-        return self.tells and any(first <= num <= last and offset >= end for first, last, end in self._runs)
+        if not self.tells or (len(self._runs) == 1 and num > self._runs[0][1]):  # nearly always
+            return False
+        return any(first <= num <= last and offset >= end for first, last, end in self._runs)
 
     def is_misplaced(self, num: int, following: int | None, lost: int, end: int) -> bool:
         """Whether a record of this number does not belong behind the last one and `lost` bytes, or before the one `following`."""

@@ -39,9 +39,15 @@ from .look import NEEDED, OPENING, TRAILER, TYPE_CRC, Look, Looker, Window
 from .numbering import Numbering
 from .record import KIND_OF_TAG, NUM_TAG, Batch, Gap, GapReason, Record, is_alone, parse_record
 from .sources import first_look, open_log, unpacked
-from .wire import WireError
+from .wire import WireError, read_varint
 
-_HEADER_AND_HEAD = struct.Struct("<IHB7B")  # of a chunk, and the first bytes of its payload
+_HEADER_AND_HEAD = struct.Struct(
+    "<IHBI3B"
+)  # of a chunk, and the first seven bytes of its payload, four of them at once
+# Of those four: the tag of a number and how many bytes it has, by which of their highest bits are set.
+_NUM_3, _NUM_3_MASK = NUM_TAG | 0x0080_8000, 0x8080_80FF
+_NUM_2, _NUM_2_MASK = NUM_TAG | 0x0000_8000, 0x0080_80FF
+_NUM_1, _NUM_1_MASK = NUM_TAG, 0x0000_80FF
 _FULL, _FIRST, _LAST = int(ChunkType.FULL), int(ChunkType.FIRST), int(ChunkType.LAST)
 _MAGIC = FILE_HEADER[:-1]  # what stands before the version
 _NOTHING: list[Record | Gap] = []
@@ -249,21 +255,20 @@ class LogReader:
         unpack, kinds, full_crc = _HEADER_AND_HEAD.unpack_from, KIND_OF_TAG, TYPE_CRC[_FULL]
         last = edge - _HEADER_AND_HEAD.size
         while at <= last:
-            checksum, length, chunk, first, a, b, c, d, e, f = unpack(buffer, at)
+            checksum, length, chunk, head, a, b, c = unpack(buffer, at)
             begin = at + CHUNK_HEADER_SIZE
             end = begin + length
             if chunk != _FULL or end > edge or crc32(buffer[begin:end], full_crc) != checksum:
                 break
-            kind = None
-            if first == NUM_TAG:  # then a number of up to three bytes, a tag, and a size of one or two
-                if a > 0x7F and b > 0x7F and c < 0x80:
-                    kind, size, more, start = kinds[d], e, f, begin + 6
-                elif a > 0x7F and b < 0x80:
-                    kind, size, more, start = kinds[c], d, e, begin + 5
-                elif a < 0x80:
-                    kind, size, more, start = kinds[b], c, d, begin + 4
-                if kind is not None and size > 0x7F:
-                    size, start = size & 0x7F | more << 7, start + 1
+            kind = None  # then a number of up to three bytes, a tag, and a size of one or two
+            if head & _NUM_3_MASK == _NUM_3:
+                kind, size, more, start = kinds[a], b, c, begin + 6
+            elif head & _NUM_2_MASK == _NUM_2:
+                kind, size, more, start = kinds[head >> 24], a, b, begin + 5
+            elif head & _NUM_1_MASK == _NUM_1:
+                kind, size, more, start = kinds[head >> 16 & 0xFF], head >> 24, a, begin + 4
+            if kind is not None and size > 0x7F:
+                size, start = size & 0x7F | more << 7, start + 1
             if kind is not None and start + size == end and more < 0x80:
                 add((kind, buffer, start, end, at, end))
             else:
@@ -273,7 +278,7 @@ class LogReader:
                     break
             at = end
         if at > begun:
-            first, last = (batch.record_of(batch.entries[index]).num for index in (count, -1))
+            first, last = _number_of(batch, count), _number_of(batch, -1)
             read = len(batch.entries) - count
             if self._numbers.tells and (self._numbers.is_copy(first, base + begun) or last - first + 1 != read):
                 del batch.entries[count:]
@@ -381,6 +386,14 @@ class LogReader:
             return True
         is_doubtful = is_bad or self._numbers.is_mixed or following not in {None, record.num + 1}
         return is_doubtful and not is_alone(record)
+
+
+def _number_of(batch: Batch, index: int) -> int:
+    """The number of the record that an entry stands for."""
+    entry = batch.entries[index]
+    if entry[1] is batch.buffer:  # one that `_walk` has seen to begin with it
+        return read_varint(batch.buffer, entry[4] + CHUNK_HEADER_SIZE + 1)[0]
+    return batch.record_of(entry).num
 
 
 def read_records(source: str | os.PathLike[str] | BinaryIO, *, start: int = 0) -> Iterator[Record | Gap]:
