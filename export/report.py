@@ -109,7 +109,7 @@ def page(title: str, head: str, sections: Sequence[str]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="referrer" content="no-referrer">'
         f"<title>{text(title, 200)}</title><style>{PAGE_CSS}</style></head>\n<body><main>{body}"
-        "<footer>Written by runferry export. Numbers are shown with six digits; charts keep the first, least, greatest and last"
+        "<footer>Written by runferry export. Numbers at charts have six digits, those in tables all; charts keep the first, least, greatest and last"
         " value of each column of pixels.</footer></main></body></html>\n"
     )
 
