@@ -6,7 +6,7 @@ checksum proves. Nothing is made up. The peer's sync (0.31) sets the rest of the
 | in the log | in the repaired log |
 |---|---|
 | a gap | nothing |
-| an empty record, a `request`, a type nobody knows, `noop_link_artifact`, samples without a time, `tbrecord` | left out: its sync crashes on the first four, and on the last one if the folder that it names is there |
+| an empty record, a `request`, a type nobody knows, `noop_link_artifact`, samples without a time (or with none that exists), `tbrecord` | left out: its sync crashes on the first four, and on the last one if the folder that it names is there |
 | a record that is no message | left out: its sync stops there |
 | the first run record, behind other records than the header | also at the front: its sync drops what stands before |
 | records that stand in the wrong place by their numbers, as sectors that were swapped | where they belong: its sync numbers rows anew whose steps go back |
@@ -32,7 +32,7 @@ from .losses import Loss, LossWatch
 from .misplaced import Misplaced
 from .reader import open_reader
 from .record import NUM_TAG, Gap, GapReason, Record
-from .wire import VARINT, WireError, fields, write_varint
+from .wire import VARINT, WireError, fields, set_flags, write_varint
 
 _PIECE = 1 << 20  # bytes written at once
 _CRASHES = {
@@ -43,7 +43,8 @@ _CRASHES = {
     "tbrecord": "names a TensorBoard folder, which would be read again",
 }
 """Kinds that end the peer's sync, and why nothing is lost with them, or what is."""
-_NO_TIME, _NO_MESSAGE = "samples without a time", "no message of its type"
+_TIMED = frozenset({"stats", "output", "output_raw"})
+_NO_TIME, _NO_MESSAGE = "samples or output without a time", "no message of its type"
 
 
 @dataclass
@@ -210,16 +211,45 @@ def _message(record: Record, found: Findings | None) -> Any:
     reason = record.kind
     if record.kind not in _CRASHES:
         try:
-            message = record.message()
-        except WireError:
+            message = _parsed(record)
+        except ValueError:
             reason = _NO_MESSAGE
         else:
-            if record.kind != "stats" or message.HasField("timestamp"):
+            if record.kind not in _TIMED or _has_time(message, needed=record.kind == "stats"):
                 return message
             reason = _NO_TIME
     if found is not None:
         found.left_out[reason] += 1
     return None
+
+
+def _parsed(record: Record) -> Any:
+    """The message in a record, whose envelope and switches are looked at as strictly as other readers do.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from google.protobuf.message import DecodeError
+
+    from . import messages
+
+    try:
+        message = getattr(messages.Record.FromString(record.payload), record.kind)
+    except DecodeError as error:
+        raise WireError(str(error)) from error
+    if record.kind == "telemetry":
+        for field, value in message.ListFields():
+            if field.type == field.TYPE_BYTES:
+                set_flags(value)
+    return message
+
+
+def _has_time(message: Any, *, needed: bool) -> bool:
+    """Whether its time is one that the peer's reader takes; none is, but for samples, with which its sync crashes."""
+    if not message.HasField("timestamp"):
+        return not needed
+    seconds, nanos = int(message.timestamp.seconds), int(message.timestamp.nanos)
+    return 0 <= nanos < 10**9 and abs(seconds) < LATEST_NS // 10**9
 
 
 def why_left_out(reason: str) -> str:

@@ -52,6 +52,9 @@ def test_what_crashes_the_peer_is_left_out_and_counted():
     """Whatever holds nothing, is of no known type, has no time, or is no message; the rest is as it was."""
     good = logs.simple_records(exit_code=None)
     bad = [messages.Record(), messages.Record(request=b"x"), messages.Record(noop_link_artifact=messages.Empty())]
+    never = messages.Timestamp(seconds=1, nanos=-5)
+    bad += [messages.Record(output_raw=messages.OutputRecord(line="x", timestamp=never))]
+    bad += [messages.Record(telemetry=messages.TelemetryRecord(feature=b"\x06"))]
     bad += [messages.Record(stats=messages.StatsRecord()), messages.Record(tbrecord=messages.TBRecord(log_dir="d"))]
     raw = [record.SerializeToString() for record in [*good, *bad]] + [b"\x82\x38\x00", b"\x8a\x01\x01\xff"]
     found, items = repaired(log_of(*raw))
@@ -61,10 +64,10 @@ def test_what_crashes_the_peer_is_left_out_and_counted():
         "empty": 1,
         "request": 1,
         "noop_link_artifact": 1,
-        "samples without a time": 1,
+        "samples or output without a time": 2,
         "tbrecord": 1,
         "unknown": 1,
-        "no message of its type": 1,
+        "no message of its type": 2,
     }
     assert bodies(items) == bodies(read_all(made(*good)))
 
