@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PEER_VERSION := 0.31.0
 TRAIN  := .venv-train
 
-.PHONY: help setup train-env demo test test-all lint bench clean
+.PHONY: help setup train-env old-envs demo test test-all lint bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,13 +33,16 @@ setup: $(VENV)/ready.stamp ## make the virtual environment
 
 train-env: $(TRAIN)/ready.stamp ## make the environment of the training tests (gigabytes where torch comes with CUDA)
 
+old-envs: $(PEER)/ready.stamp ## environments of old versions of the peer (1.3 GB, minutes the first time)
+	$(PYTHON) tests/support/old.py
+
 demo: setup ## a real training run, sampled, logged, synced and shown, in about ten seconds
 	$(BIN)/python examples/demo.py
 
 test: setup $(PEER)/ready.stamp ## the tests (minutes)
 	$(BIN)/python -m pytest tests -m 'not slow' -n 2 --dist loadfile
 
-test-all: setup $(PEER)/ready.stamp $(TRAIN)/ready.stamp ## the tests and the long matrices
+test-all: setup $(PEER)/ready.stamp $(TRAIN)/ready.stamp old-envs ## the tests and the long matrices
 	$(BIN)/python -m pytest tests -n 2 --dist loadfile
 
 lint: setup ## ruff and mypy --strict
@@ -52,5 +55,5 @@ bench: setup $(PEER)/ready.stamp ## measure beside the peer; prints the table of
 	$(BIN)/python benchmarks/run_all.py
 
 clean: ## remove everything that the targets above made
-	rm -rf $(VENV) $(PEER) $(TRAIN) .venv-protobuf-* .typecheck .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo build dist *.egg-info
+	rm -rf $(VENV) $(PEER) $(TRAIN) .venv-old-* .venv-protobuf-* .typecheck .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo build dist *.egg-info
 	find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +
