@@ -53,8 +53,8 @@ class Loss:
     def __str__(self) -> str:
         """In one line, without its note."""
         parts = [f"bytes {self.gap.offset}-{self.gap.end} ({self.gap.reason.value})"]
-        parts += [f"records {_said(self.records)}"] if self.records else []
-        parts += [f"steps {_said(self.steps)}"] if self.steps else []
+        parts += [_said("record", self.records)] if self.records else []
+        parts += [_said("step", self.steps)] if self.steps else []
         return ", ".join(parts)
 
 
@@ -117,10 +117,10 @@ def _between(before: int, after: int | None) -> Span | None:
     return (before + 1, after - 1) if after > before + 1 else None
 
 
-def _said(span: Span) -> str:
+def _said(word: str, span: Span) -> str:
     first, last = span
     if first is None:
-        return f"up to {last}"
+        return f"{word}s up to {last}"
     if last is None:
-        return f"from {first} on"
-    return f"{first}" if first == last else f"{first}-{last}"
+        return f"{word}s from {first} on"
+    return f"{word} {first}" if first == last else f"{word}s {first}-{last}"

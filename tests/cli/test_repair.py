@@ -48,7 +48,7 @@ def test_damaged_logs_are_written_anew_and_sound_ones_left(here):
 
     assert done.exit_code == 0
     assert "repaired wandb/run-20260921_141320-a1b2c3d4/run-a1b2c3d4.wandb" in done.stdout
-    for part in ("(bad_crc), records 8, steps 1", "bit 2", "-> repaired/offline-run-20260921_141320-a1b2c3d4"):
+    for part in ("(bad_crc), record 8, step 1", "bit 2", "-> repaired/offline-run-20260921_141320-a1b2c3d4"):
         assert part in done.stdout
     assert "sound    wandb/run-20260921_141320-good/run-good.wandb" in done.stdout
     assert done.stderr == "1 repaired, 1 sound\n"

@@ -165,7 +165,7 @@ def test_losses_name_records_and_steps():
 
     assert (first.records, first.steps, first.gap.records_lost) == ((4, 4), (11, 29), 1)
     assert (last.records, last.steps) == ((8, None), (51, None))
-    assert str(first).endswith("(bad_crc), records 4, steps 11-29")
+    assert str(first).endswith("(bad_crc), record 4, steps 11-29")
     assert str(last).endswith("records from 8 on, steps from 51 on")
     assert first.as_json()["steps"] == (11, 29)
     data[: items[2].end] = bytes(items[2].end)
