@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from runferry.logformat import Batch, LogReader, RunState, messages, read_records
 from runferry.logformat.column import Column
 from runferry.logformat.columns import Rows
+from runferry.logformat.segments import fold
 from support.frames import log_of
 
 TEXTS = st.sampled_from(
@@ -216,3 +217,110 @@ def test_gaps_stand_where_they_are(keep):
     assert quick.damage
     assert everything(quick) == everything(exactly)
     assert any(isinstance(item, Batch) for item in LogReader(io.BytesIO(log)).batches())
+
+
+def extended(texts, path=("k",)):
+    """Rows of one key, taken many at once."""
+    rows = Rows()
+    for part in texts:
+        values = [json.loads(text) for text in part]
+        rows.extend(len(part), [(path, range(len(part)), values, [text.encode() for text in part])])
+    return rows
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [["1", "2"], ["0.5", "3"], ["9007199254740993", "0.5"]],
+        [["1", "0.5"], ["2", "-9007199254740993", "0.5"]],
+        [["9223372036854775807", "9223372036854775808"]],
+        [["1", "2"], ["9223372036854775808", "5"]],
+        [["true", "false"], ["true"], ["1", "2"]],
+        [["null", "null"], ["1", "2"], ["null", "3"]],
+    ],
+)
+def test_values_taken_many_at_once_are_exact(texts):
+    """Integers that are no doubles, or too long for 64 bits, and kinds that change."""
+    values = [json.loads(text) for part in texts for text in part]
+
+    found = extended(texts).column("k").values
+
+    assert (list(found), list(map(type, found))) == (values, list(map(type, values)))
+
+
+def test_a_part_behind_rows_taken_at_once_finds_their_keys():
+    """A key above those that the last of them has takes their place."""
+    rows = extended([["1", "2"]], path=("n", "x"))
+    rows.merge((("n",),), [b"5"])
+
+    assert rows == [{"n": {"x": 1}}, {"n": 5}]
+
+
+def test_large_integers_in_plain_rows_stay_what_they_are():
+    """Though the parser that takes many at once makes floats of them."""
+    big = ["18446744073709551617", "1", "-36893488147419103233", "1e300"]
+    log = log_of(*payloads([[row for text in big for row in [([("loss", text), ("acc", "7")], "+1", "")] * 3]]))
+
+    found = RunState().add_batches(LogReader(io.BytesIO(log)).batches()).rows.column("loss").values
+
+    assert found == [json.loads(text) for text in big for _ in range(3)]
+
+
+def test_an_object_that_was_set_into_is_as_fixed_as_others_once_the_next_row_began():
+    """What one reader does to it, no other one sees."""
+    rows = Rows()
+    rows.append((("n",), ("n", "x")), [b"{}", b"1"])
+    rows.append((("m",),), [b"1"])
+    rows[0]["n"]["x"] = 2
+
+    assert rows[0] == {"n": {"x": 1}}
+
+
+SEGMENTS = [
+    ([], [(0, 5), (3, 4)]),
+    ([1000, 2000], [(0, 6), (0, 5)]),
+    ([1000, 2000, 3000], [(0, 5), (5, 6), (0, 4)]),
+    ([1000, 2000], [(0, 9), (4, 9)]),
+]
+
+
+@pytest.mark.parametrize(("starts", "spans"), SEGMENTS)
+def test_logs_of_one_run_fold_alike_in_both_ways(tmp_path, starts, spans):
+    """Where steps repeat or count from 0 again, and times with them; rows as usual as can be."""
+    logs = []
+    for at, (first, count) in enumerate(spans):
+        head = []
+        if starts:
+            start = messages.Timestamp(seconds=starts[at])
+            run = messages.RunRecord(run_id="r", start_time=start)
+            head = [messages.Record(num=1, run=run).SerializeToString()]
+        rows = []
+        for step in range(first, first + count):
+            history = messages.HistoryRecord(step=messages.HistoryStep(num=step))
+            for key, text in (("loss", str(at + step / 7)), ("_runtime", str(step + 0.25)), ("_step", str(step))):
+                history.item.add(key=key, value_json=text)
+            rows.append(messages.Record(num=2 + step, history=history).SerializeToString())
+        path = tmp_path / f"run-{at}.wandb"
+        path.write_bytes(log_of(*head, *rows))
+        logs.append(path)
+
+    quick, exactly = RunState(), RunState()
+    for _ in fold(logs, quick):
+        pass
+    with mock.patch.object(RunState, "add_batches", lambda state, found: state.add_all(_records(found))):
+        for _ in fold(logs, exactly):
+            pass
+    bare = RunState()
+    for log in logs:  # noticed by the log's own records alone
+        bare.add_batches(LogReader(io.BytesIO(log.read_bytes())).batches())
+    bare_exactly = RunState()
+    for log in logs:
+        bare_exactly.add_all(read_records(log))
+
+    assert everything(quick) == everything(exactly)
+    assert everything(bare) == everything(bare_exactly)
+
+
+def _records(found):
+    for item in found:
+        yield from item.records() if isinstance(item, Batch) else [item]

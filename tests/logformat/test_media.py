@@ -85,3 +85,14 @@ def test_the_row_is_what_was_logged(parts):
 def test_what_is_no_media_has_no_type(value):
     """Any value may be asked."""
     assert media_type(value) is None
+
+
+@pytest.mark.parametrize("depth", [126, 127, 128, 129])
+def test_a_value_too_deep_is_left_out_as_ever(depth):
+    """With its parts: nothing stands in its place."""
+    home = ("k",) * depth
+    paths, texts = ((*home, "_type"), (*home, "path")), [b'"image-file"', b'"a"']
+    rows = Rows()
+    rows.append(paths, texts)
+
+    assert rows[0] == row_of(paths, texts)
