@@ -12,6 +12,8 @@ MAX_PART = 255
 """Bytes between two slashes, as nearly all file systems limit them."""
 MAX_PARTS = 128
 """Parts of a name: more than a tree of runs has, and fewer than a system's calls get lost in."""
+PART_PREFIX = ".runferry-part-"
+"""Of the name of a file that is not whole yet."""
 _DEVICES = frozenset({"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10)})
 
 

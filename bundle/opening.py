@@ -30,6 +30,7 @@ from ..logformat.rundir import LOG_SUFFIX
 from ..logformat.sources import GZIP, ZSTD, first_look, open_log
 from .disk import sha256_of
 from .errors import BundleError
+from .names import PART_PREFIX
 from .reading import Bundle, find_volumes, is_bundle
 from .remote import fetch, is_remote, shown
 from .unpacking import GOOD, RATIO, SMALL, Fate, FileResult, unpack
@@ -37,7 +38,7 @@ from .volumes import SUMS
 
 PIPE = "-"
 _PIECE = 1 << 20
-_LOCK, _PART = ".lock", ".runferry-part-"
+_LOCK = ".lock"
 
 
 @dataclass
@@ -177,7 +178,7 @@ class _Opener:
     def _packed_log(self, path: Path, name: str) -> Path:
         """A folder with the one log that was packed; the log."""
         place = self._place(sha256_of(path) if self._lasting is not None else "")
-        number, made = tempfile.mkstemp(prefix=_PART, dir=place.folder)
+        number, made = tempfile.mkstemp(prefix=PART_PREFIX, dir=place.folder)
         part = Path(made)
         self._stack.callback(part.unlink, missing_ok=True)
         with os.fdopen(number, "wb") as out, open_log(path) as stream:

@@ -27,6 +27,7 @@ from .manifest import NAME as MANIFEST_NAME
 from .volumes import PART, SUMS
 
 _VOLUME = re.compile(r"(.+)\.([0-9]{3,6})", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r"}
 _MOST_SUMS = 16 * 1024 * 1024  # bytes of a list of digests
 
 
@@ -110,20 +111,20 @@ def _volumes_of(stem: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _listed(stem: Path) -> dict[int, str]:
-    """The volumes that the list of digests names; empty if there is none."""
-    return {
-        int(match[2]): name for name in digests_of(stem) if (match := _VOLUME.fullmatch(name)) and match[1] == stem.name
-    }
-
-
-def digests_of(stem: Path) -> dict[str, str]:
-    """File name -> SHA-256, from the list beside volumes; empty if there is none."""
+    """The volumes that the list of digests beside them names; empty if there is none."""
     try:
         with stem.with_name(stem.name + SUMS).open("rb") as file:
-            text = file.read(_MOST_SUMS).decode("utf-8", "surrogateescape")
+            lines = file.read(_MOST_SUMS).decode("utf-8", "surrogateescape").split("\n")
     except OSError:
         return {}
-    return {name: digest for digest, _, name in (line.partition("  ") for line in text.splitlines()) if name}
+    found = (_VOLUME.fullmatch(_listed_name(line)) for line in lines)
+    return {int(match[2]): match[0] for match in found if match and match[1] == stem.name}
+
+
+def _listed_name(line: str) -> str:
+    """The name in a line of such a list; one that begins with a backslash has escapes."""
+    name = line.partition("  ")[2]
+    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), name) if line.startswith("\\") else name
 
 
 class Bundle:

@@ -20,6 +20,7 @@ from ..logformat import Batch, GapReason, LogReader, Record
 from ..logformat.rundir import run_id_of
 from ..logformat.wire import WireError
 from . import tar
+from .disk import HOLDS_FOLDERS, folder_below, open_to_read
 from .manifest import LogFacts
 
 _UNFINISHED = frozenset({GapReason.TORN_TAIL, GapReason.ZEROED})
@@ -27,8 +28,6 @@ _UNFINISHED = frozenset({GapReason.TORN_TAIL, GapReason.ZEROED})
 system. A tail that is damaged otherwise is packed: it may be mended one day."""
 
 _LONGEST = 128  # characters of a name in the manifest
-_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY", 0)
 
 
 class Clipped(io.RawIOBase):
@@ -137,24 +136,18 @@ def open_file(path: Path, root: Path) -> BinaryIO:
     Raises:
         OSError: it cannot be opened, or is something else by now.
     """
-    parts = path.relative_to(root).parts if path.is_relative_to(root) and os.open in os.supports_dir_fd else ()
-    if not parts:
-        return _regular(path, os.open(path, _FLAGS))
-    folder = os.open(root, _FOLDER_FLAGS)
-    try:
-        for level in parts[:-1]:
-            above, folder = folder, os.open(level, _FOLDER_FLAGS, dir_fd=folder)
-            os.close(above)
-        return _regular(path, os.open(parts[-1], _FLAGS, dir_fd=folder))
-    finally:
-        os.close(folder)
+    if HOLDS_FOLDERS and path != root and path.is_relative_to(root):
+        *levels, name = path.relative_to(root).parts
+        with folder_below(root, levels) as folder:
+            return _regular(path, open_to_read(Path(name), folder))
+    return _regular(path, open_to_read(path))
 
 
-def _regular(path: Path, descriptor: int) -> BinaryIO:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+def _regular(path: Path, file: BinaryIO) -> BinaryIO:
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return os.fdopen(descriptor, "rb", buffering=0)
+    return file
 
 
 def whole_seconds(status: os.stat_result) -> int:

@@ -7,6 +7,7 @@ gaps. Every other file is named.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -18,10 +19,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..logformat.rundir import LOG_SUFFIX
-from .disk import DISK, Disk, sha256_of
+from .disk import DISK, HOLDS_FOLDERS, Disk, folder_below, sha256_of
 from .errors import BundleError
 from .manifest import Entry, LeftOut
-from .names import folded, why_unsafe
+from .names import PART_PREFIX, folded, why_unsafe
 from .reading import Bundle, Member
 
 RATIO = 200
@@ -29,6 +30,7 @@ RATIO = 200
 SMALL = 1 << 30
 """Bytes up to which it may grow in any case."""
 _PIECE = 1 << 20
+_GROWN = "the log that is here has grown since"
 _OTHER = "another file is here: --overwrite replaces it"
 _STOPPING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS} - {0})
 """Errors after which no other file would fare better."""
@@ -123,8 +125,8 @@ def unpack(
         raise BundleError(
             f"refused: it would take {total} bytes, of {source.size} packed ones; --max-size lets it, if that is what you expect"
         )
-    root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    root = Path(folder).resolve()  # whoever names a link means what it leads to
     run = _Unpacking(source, root, overwrite=overwrite, limit=limit, told=told, disk=disk)
     return run.all(entries)
 
@@ -215,85 +217,95 @@ class _Unpacking:
         try:
             return self._unpack(member, entry)
         except OSError as error:
-            reason = f"cannot be written: {error.strerror}"
+            is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
+            reason = f"cannot be written: {'a link, or no folder, is on its way' if is_link else error.strerror}"
             if error.errno in _STOPPING:
                 self._stopped = f"not begun: {error.strerror}; unpack again to go on"
             return FileResult(name, Fate.FAILED, reason, size)
 
     def _unpack(self, member: Member, entry: Entry | None) -> FileResult:
-        name, size = member.name, member.size
-        target = self._root / name
+        *levels, name = member.name.split("/")
+        with self._folder(levels) as (folder, at):
+            return self._unpack_in(folder, at, name, member, entry)
+
+    @contextlib.contextmanager
+    def _folder(self, levels: list[str]) -> Iterator[tuple[Path, int | None]]:
+        """The folder of a file, none of whose levels is a link: what leads to it, and the descriptor that this begins at."""
+        if HOLDS_FOLDERS:
+            with folder_below(self._root, levels, lambda level, at: self._disk.make_folder(Path(level), at=at)) as at:
+                yield Path(), at
+            return
+        place = self._root
+        for level in levels:
+            place /= level
+            self._disk.make_folder(place)
+            if not stat.S_ISDIR(place.lstat().st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        yield place, None
+
+    def _unpack_in(self, folder: Path, at: int | None, name: str, member: Member, entry: Entry | None) -> FileResult:
+        size, target = member.size, folder / name
         is_log = name.endswith(LOG_SUFFIX)
-        self._make_folders(target.parent)
-        there = _size_of(target)
-        if there is not None and entry is not None and there >= (size if is_log else there):
-            if there == size and sha256_of(target, size) == entry.sha256:
-                return FileResult(name, Fate.KEPT, "", size)
-            if is_log and there > size and sha256_of(target, size) == entry.sha256:
-                return FileResult(name, Fate.LONGER, "the log that is here has grown since", size)
-        if there is not None and entry is not None and not (is_log or self._overwrite):
-            return FileResult(name, Fate.DIFFERS, _OTHER, size)
-        part = target.with_name(".runferry-part-" + hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16])
-        try:
-            written, lost, digest = self._write(part, member, keeps_parts=is_log)
-            is_whole = not lost and (entry is None or digest == entry.sha256)
-            if not is_whole and not (is_log and written and lost):
-                reason = f"{lost} of its {size} bytes are lost" if lost else "its bytes are not those that were packed"
-                return FileResult(name, Fate.LOST, reason, size)
-            if there is not None and not self._may_replace(target, there, part, written, is_log=is_log, digest=digest):
-                if there == written and sha256_of(target, there) == digest:
-                    fate = Fate.KEPT if is_whole else Fate.DAMAGED
-                    return FileResult(name, fate, "" if is_whole else f"{lost} of its {size} bytes are lost", size)
-                return FileResult(name, Fate.DIFFERS, _OTHER, size)
-            self._disk.set_mtime(part, entry.mtime if entry is not None else member.mtime)
-            self._disk.replace(part, target)
-        finally:
-            if part.exists():
-                self._disk.remove(part)
-        if is_whole:
-            return FileResult(name, Fate.WRITTEN, "", size)
-        return FileResult(name, Fate.DAMAGED, f"{lost} of its {size} bytes are lost; it is here with the others", size)
 
-    def _may_replace(self, target: Path, there: int, part: Path, written: int, *, is_log: bool, digest: str) -> bool:
-        """Whether a new file takes the place of another: it is the same log and longer, or that was asked for."""
-        if there == written and sha256_of(target, there) == digest:
-            return False
-        if is_log and there < written:
-            return self._overwrite or sha256_of(target, there) == sha256_of(part, there)
-        return self._overwrite
+        def end(fate: Fate, reason: str = "") -> FileResult:
+            return FileResult(member.name, fate, reason, size)
 
-    def _make_folders(self, folder: Path) -> None:
-        """The folders of a file, none of which is a link."""
-        at = self._root
-        for part in folder.relative_to(self._root).parts:
-            at /= part
+        there = _size_of(target, at)
+        if there is not None and entry is not None:
+            if (there == size or (is_log and there > size)) and sha256_of(target, size, at) == entry.sha256:
+                return end(Fate.KEPT) if there == size else end(Fate.LONGER, _GROWN)
+            if not (is_log or self._overwrite):
+                return end(Fate.DIFFERS, _OTHER)
+        part = folder / (PART_PREFIX + hashlib.sha256(os.fsencode(name)).hexdigest()[:16])
+        file = self._disk.begin(part, at)
+        if file is None:
+            return end(Fate.FAILED, "somebody else is unpacking it now")
+        with file:
             try:
-                status = at.lstat()
-            except FileNotFoundError:
-                self._disk.make_folder(at)
-                continue
-            if not stat.S_ISDIR(status.st_mode):
-                raise OSError(errno.ENOTDIR, f"{at} is a link, or no folder")
+                written, lost, digest = self._write(file, member, keeps_parts=is_log)
+                loss = f"{lost} of its {size} bytes are lost"
+                is_whole = not lost and (entry is None or digest == entry.sha256)
+                if not is_whole and not (is_log and written and lost):
+                    return end(Fate.LOST, loss if lost else "its bytes are not those that were packed")
+                there = _size_of(target, at)  # nobody else has unpacked it since `begin`
+                if there is not None:
+                    shorter = min(there, written)
+                    is_begun = sha256_of(target, shorter, at) == sha256_of(part, shorter, at)
+                    if is_begun and there == written:
+                        return end(Fate.KEPT) if is_whole else end(Fate.DAMAGED, loss)
+                    if is_log and is_begun and there > written:
+                        return end(Fate.LONGER, _GROWN)
+                    if not (self._overwrite or (is_log and is_begun)):
+                        return end(Fate.DIFFERS, _OTHER)
+                    if lost and there >= written:
+                        return end(Fate.DIFFERS, f"{loss}, so what is here stays")
+                self._disk.set_mtime(part, entry.mtime if entry is not None else member.mtime, at=at)
+                if at is None:
+                    file.close()  # Windows gives no name to what is open
+                self._disk.replace(part, target, at=at)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.remove(part, at=at)
+        return end(Fate.WRITTEN) if is_whole else end(Fate.DAMAGED, f"{loss}; it is here with the others")
 
-    def _write(self, part: Path, member: Member, *, keeps_parts: bool) -> tuple[int, int, str]:
+    def _write(self, file: BinaryIO, member: Member, *, keeps_parts: bool) -> tuple[int, int, str]:
         """Write what there is of a member: bytes written, bytes lost, SHA-256 of what was written."""
         if member.size > self._room:
             raise OSError(errno.EFBIG, "the bundle grows beyond its limit (--max-size)")
         self._room -= member.size
         digest, written, lost, hole = hashlib.sha256(), 0, 0, 0
-        with self._disk.open(part) as file:
-            for length, data in self._bundle.pieces(member.at, member.size):
-                if data is None:
-                    lost += length
-                    hole += length
-                    if not keeps_parts:
-                        break
-                    continue
-                for zeros in _zeros(hole):  # a hole that bytes follow; at the end of a log it is cut off
-                    self._put(file, zeros, digest)
-                written, hole = written + hole + length, 0
-                self._put(file, data, digest)
-            self._disk.sync(file)
+        for length, data in self._bundle.pieces(member.at, member.size):
+            if data is None:
+                lost += length
+                hole += length
+                if not keeps_parts:
+                    break
+                continue
+            for zeros in _zeros(hole):  # a hole that bytes follow; at the end of a log it is cut off
+                self._put(file, zeros, digest)
+            written, hole = written + hole + length, 0
+            self._put(file, data, digest)
+        self._disk.sync(file)
         return written, lost, digest.hexdigest()
 
     def _put(self, file: BinaryIO, data: bytes, digest: hashlib._Hash) -> None:
@@ -307,14 +319,14 @@ def _zeros(length: int) -> Iterator[bytes]:
         length -= min(length, _PIECE)
 
 
-def _size_of(path: Path) -> int | None:
+def _size_of(path: Path, at: int | None) -> int | None:
     """Bytes of the regular file at `path`; None if nothing is there.
 
     Raises:
         OSError: something else is there.
     """
     try:
-        status = path.lstat()
+        status = os.stat(path, dir_fd=at, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from runferry.bundle import Bundle, BundleError, Fate, pack, unpack, verify
@@ -11,7 +13,7 @@ from runferry.bundle.blocks import BLOCK_SIZE
 from runferry.bundle.reading import bundle_in
 from runferry.logformat import Gap, Record, read_records
 from support import bundlefuzz
-from support.bundles import everything_below, put
+from support.bundles import everything_below, in_blocks, member, put
 from support.logs import make_log, row, simple_run
 
 
@@ -56,9 +58,9 @@ def judged(data, held):
     done = verify(found)
     whole = {file.name for file in done.files if file.fate is Fate.KEPT}
     assert whole <= held.keys()
-    for member in found.members():
-        if member.name in whole:
-            assert b"".join(piece for _, piece in found.pieces(member.at, member.size)) == held[member.name]
+    for held_one in found.members():
+        if held_one.name in whole:
+            assert b"".join(piece for _, piece in found.pieces(held_one.at, held_one.size)) == held[held_one.name]
     return done
 
 
@@ -182,6 +184,54 @@ def volumes(tmp_path):
         (log.parent / "files" / f"{number}.bin").write_bytes(random.Random(number).randbytes(45_000))
     pack(log, tmp_path / "b.tar.zst", split=64 * 1024)
     return sorted(tmp_path.glob("b.tar.zst.0*"))
+
+
+@pytest.mark.parametrize("cut", ["behind the log", "in the log"])
+def test_a_log_that_has_grown_stays_whatever_came_of_an_older_one(tmp_path, cut):
+    """A transfer that was cut has no manifest to ask: with --overwrite, too, no log is replaced by the beginning of it."""
+    name = "run-a/run-a.wandb"
+    data = random.Random(5).randbytes(300_000)
+    archive = member(name, data)
+    blocks = in_blocks(archive, 100_000, [0])
+    put(tmp_path, blocks if cut == "behind the log" else blocks[:250_000])
+    log = tmp_path / "out" / name
+    log.parent.mkdir(parents=True)
+    log.write_bytes(data + b"grown")
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out", overwrite=True)
+
+    assert [file.fate for file in done.files] == [Fate.LONGER]
+    assert log.read_bytes() == data + b"grown"
+
+
+def test_a_log_with_a_hole_replaces_none_that_is_as_long(tmp_path):
+    """With --overwrite, too: what is here has more."""
+    name = "run-a/run-a.wandb"
+    data = random.Random(5).randbytes(300_000)
+    packed = bytearray(in_blocks(member(name, data), 100_000, [0]))
+    packed[150_000] ^= 1
+    put(tmp_path, bytes(packed))
+    log = tmp_path / "out" / name
+    log.parent.mkdir(parents=True)
+    log.write_bytes(data)
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out", overwrite=True)
+
+    assert [file.fate for file in done.files] == [Fate.DIFFERS]
+    assert log.read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "back\\slash", "line\u2028separator", "odd\udcff"])
+def test_volumes_of_any_name_are_listed(tmp_path, name):
+    """`sha256sum` reads the list, and a volume that is missing is told by it."""
+    log = simple_run(tmp_path / "wandb", rows=4)
+    (log.parent / "files" / "noise").write_bytes(random.Random(1).randbytes(150_000))
+    packed = pack(log, tmp_path / f"{name}.tar.zst", split=64 * 1024)
+    checked = subprocess.run(["sha256sum", "--check", "--quiet", packed.files[-1]], cwd=tmp_path, check=False)
+    Path(packed.files[-2]).unlink()
+    with Bundle.open(packed.files[0]) as left:
+        problems = left.problems
+
+    assert checked.returncode == 0
+    assert f"{Path(packed.files[-2]).name}: missing" in problems
 
 
 @pytest.mark.parametrize("which", range(5))

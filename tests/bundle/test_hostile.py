@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import os
 import struct
 import tarfile
 import tracemalloc
@@ -14,7 +16,9 @@ import zstandard
 from runferry.bundle import BundleError, Fate, tar, unpack, verify
 from runferry.bundle.blocks import BLOCK_SIZE, LABEL_SIZE, LAST, MANIFEST, NO_MEMBER, START, Label, find_blocks
 from runferry.bundle.manifest import MAX_SIZE, NAME, Manifest
+from runferry.bundle.names import PART_PREFIX
 from runferry.bundle.reading import bundle_in
+from support.brokendisk import BrokenDisk
 from support.bundles import as_file, block, bundle, entry, everything_below, in_blocks, manifest, member, put
 
 GOOD = "run-a/files/good.txt"
@@ -215,6 +219,53 @@ def test_links_that_are_here_already_are_not_followed(tmp_path, level):
 
     assert [file.fate for file in done.files] == [Fate.FAILED]
     assert everything_below(outside) == before
+
+
+@pytest.mark.parametrize("call", ["open", "write", "set_mtime", "replace"])
+def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path, call):
+    """Somebody else may write in the folder: what is unpacked stays in it, whatever becomes of its names."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "good.txt").write_bytes(b"mine")
+    folder = tmp_path / "out" / "run-a" / "files"
+
+    class Attacked(BrokenDisk):
+        def _hit(self, name):
+            if name == call and not folder.is_symlink():
+                folder.rename(folder.with_name("moved"))
+                folder.symlink_to(outside)
+            return super()._hit(name)
+
+    put(tmp_path, bundle(member(GOOD, b"good"), manifest(entry(GOOD, b"good"))))
+    unpack(tmp_path / "b.tar.zst", tmp_path / "out", overwrite=True, disk=Attacked())
+
+    assert everything_below(outside) == {"good.txt": b"mine"}
+    assert (outside / "good.txt").stat().st_mtime != 1_790_000_000
+    assert (folder.with_name("moved") / "good.txt").read_bytes() == b"good"
+
+
+@pytest.mark.parametrize("kind", ["hard link", "link", "mine"])
+def test_a_file_that_waits_where_one_is_going_to_be_written_is_not_written_to(tmp_path, kind):
+    """The name that a file has until it is whole can be told: nothing is written to what lies there."""
+    files = tmp_path / "out" / "run-a" / "files"
+    files.mkdir(parents=True)
+    other = tmp_path / "other"
+    other.write_bytes(b"mine")
+    part = files / f"{PART_PREFIX}{hashlib.sha256(b'good.txt').hexdigest()[:16]}"
+    if kind == "hard link":
+        part.hardlink_to(other)
+    elif kind == "link":
+        part.symlink_to(other)
+    else:
+        part.write_bytes(b"left")
+    with part.open("rb") as held:
+        put(tmp_path, bundle(member(GOOD, b"good"), manifest(entry(GOOD, b"good"))))
+        done = unpack(tmp_path / "b.tar.zst", tmp_path / "out")
+        inode = os.fstat(held.fileno()).st_ino
+
+    assert other.read_bytes() == b"mine"
+    assert [file.fate for file in done.files] == [Fate.FAILED if kind == "link" else Fate.WRITTEN]
+    assert kind == "link" or (files / "good.txt").stat().st_ino != inode
 
 
 def test_names_that_are_one_on_this_file_system_do_not_replace_each_other(tmp_path, monkeypatch):

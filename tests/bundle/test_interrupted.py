@@ -105,23 +105,61 @@ def test_a_bundle_of_another_shape_is_replaced_whole(runs, tmp_path, before, aft
     assert bundles(tmp_path) == bundles(tmp_path / "whole")
 
 
-def test_two_that_make_one_bundle_do_not_mix(runs, tmp_path):
-    """The second is told, and the first one is whole."""
+@pytest.mark.parametrize("call", ["write", "sync", "replace"])
+@pytest.mark.parametrize("split", [0, SPLIT])
+def test_two_that_make_one_bundle_do_not_mix(runs, tmp_path, split, call):
+    """The second is told, at whatever moment it comes, with other files, too; and the first one is whole."""
     told = []
+    (tmp_path / "whole").mkdir()
+    pack(runs, tmp_path / "whole" / "b.tar.zst", split=split)
+
+    class Slow(BrokenDisk):
+        def _hit(self, name):
+            if name == call:
+                (runs / "run-20260921_141320-a1b2c3d4" / "files" / "a_new_one").write_bytes(b"x" * len(self.calls))
+                with pytest.raises(BundleError) as caught:
+                    pack(runs, tmp_path / "b.tar.zst", split=split, overwrite=True)
+                told.append(str(caught.value))
+            return super()._hit(name)
+
+    pack(runs, tmp_path / "b.tar.zst", split=split, disk=Slow())
+
+    assert told
+    assert all("somebody else" in one for one in told)
+    assert bundles(tmp_path) == bundles(tmp_path / "whole")
+
+
+def test_one_that_ends_while_another_begins_is_not_written_over(runs, tmp_path):
+    """What was opened as unfinished and is finished by the time it can be had is no file to go on with."""
+    target = tmp_path / "b.tar.zst"
+
+    class Late(BrokenDisk):
+        def lock(self, file):
+            if not target.exists():
+                target.with_name("b.tar.zst.part").rename(target)
+                target.write_bytes(b"finished")
+            return super().lock(file)
+
+    with pytest.raises(BundleError, match="there already"):
+        pack(runs, target, disk=Late())
+    assert target.read_bytes() == b"finished"
+
+
+def test_two_that_unpack_one_file_do_not_mix(runs, tmp_path):
+    """The second is told of the file that the first is at; both together leave what was packed."""
+    pack(runs, tmp_path / "b.tar.zst")
+    others = []
 
     class Slow(BrokenDisk):
         def sync(self, file):
-            try:
-                pack(runs, tmp_path / "b.tar.zst")
-            except BundleError as error:
-                told.append(str(error))
+            others.append(unpack(tmp_path / "b.tar.zst", tmp_path / "out"))
             super().sync(file)
 
-    pack(runs, tmp_path / "b.tar.zst", disk=Slow())
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out", disk=Slow())
 
-    assert len(told) == 1
-    assert "somebody else" in told[0]
-    assert unpack(tmp_path / "b.tar.zst", tmp_path / "out").exit_code == 0
+    assert done.exit_code == 0
+    assert [[file.reason for file in other.bad] for other in others] == [["somebody else is unpacking it now"]]
+    assert everything_below(tmp_path / "out") == everything_below(runs)
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["killed", "full"])

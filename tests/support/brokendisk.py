@@ -40,8 +40,8 @@ class BrokenDisk(Disk):
             self._fail()
         return getattr(super(), name)(*arguments, **more)
 
-    def open(self, path, *, keep=False):
-        return self._call("open", path, keep=keep)
+    def open(self, path, **more):
+        return self._call("open", path, **more)
 
     def write(self, file, data):
         if self._hit("write"):
@@ -55,14 +55,14 @@ class BrokenDisk(Disk):
     def sync(self, file):
         self._call("sync", file)
 
-    def replace(self, source, target):
-        self._call("replace", source, target)
+    def replace(self, source, target, **more):
+        self._call("replace", source, target, **more)
 
-    def remove(self, path):
-        self._call("remove", path)
+    def remove(self, path, **more):
+        self._call("remove", path, **more)
 
-    def make_folder(self, path):
-        self._call("make_folder", path)
+    def make_folder(self, path, **more):
+        self._call("make_folder", path, **more)
 
-    def set_mtime(self, path, seconds):
-        self._call("set_mtime", path, seconds)
+    def set_mtime(self, path, seconds, **more):
+        self._call("set_mtime", path, seconds, **more)
