@@ -182,6 +182,8 @@ class Looker:
         body = at + CHUNK_HEADER_SIZE
         if buffer.startswith(FILE_HEADER, at) and self._good(window, body) is not None:
             return Look(body, GapReason.BAD_SEQUENCE, restarts=self._restarts(window, at))
+        if reason is GapReason.ZEROED and edge <= limit and buffer.count(0, at, edge) == edge - at:
+            return Look(edge, reason)  # a hole, of which there may be gigabytes
         if buffer[at] == 0 and (begin := self._behind_trailer(window, at)):
             self._origin = (window.base + begin) % BLOCK_SIZE
             return Look(begin)

@@ -82,6 +82,7 @@ class LogReader:
         self._damage: GapReason | None = None  # why the bytes from `position` on gave no record, if so
         self._waiting: GapReason | None = None  # what the bytes at `_at` are, should nothing more come
         self._numbers = Numbering(None if start else 0, start)
+        self._trailer = -1, -1  # where the last one begins, and ends
         self._careful = start  # offset up to which numbers are looked at one by one
         self._headless = start == 0  # the file header is still to be checked
         self._foreign = self._final = False
@@ -302,8 +303,13 @@ class LogReader:
                 self._numbers = Numbering(0, end)
         elif look.kind != TRAILER:
             return look.end, self._assemble(window, look, base + at)
-        elif self.position == base + at:
-            self.position = end
+        else:
+            begin = self._trailer[0] if self._trailer[1] == base + at else base + at  # it may come in pieces
+            self._trailer = begin, end
+            if end - begin >= CHUNK_HEADER_SIZE:
+                self._lose(GapReason.ZEROED)
+            elif self.position == base + at:
+                self.position = end
         return look.end, _NOTHING
 
     def _look(self, window: Window, at: int, edge: int) -> Look:

@@ -180,7 +180,7 @@ def _read_tail(file: BinaryIO, size: int, found: EarlierLog) -> EarlierLog:
         start = max(0, size - length) // BLOCK_SIZE * BLOCK_SIZE
         last, runtime, code = None, float(found.began_at_s), None
         at = -1 if start == 0 else None  # a row without a step gets the one behind the row before it
-        for item in LogReader(file, start=start).poll():
+        for item in LogReader(file, start=start).finish():
             if not isinstance(item, Record):
                 continue
             seconds = None
