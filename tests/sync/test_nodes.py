@@ -218,6 +218,69 @@ def test_a_run_that_was_resumed_elsewhere(rig: Rig, monkeypatch: pytest.MonkeyPa
     assert whole(rig) == twice
 
 
+def test_console_lines_do_not_tell_when_they_were_printed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run that has nothing else at the server nobody knows whether they are of the log that was announced."""
+    before = rig.folder / "gone" / "wandb" / f"run-20260921_101320-{RUN}" / f"run-{RUN}.wandb"
+    environment = messages.Record(environment=messages.EnvironmentRecord(writer_id="gone"))
+    logs.make_log(before, logs.run_record(RUN), environment, logs.output("printed\n", 1))
+    rig.settle(before, 3600.0)
+    rig.sync(before)
+    log = log_of(rig, "first", attempt=1)
+    with monkeypatch.context() as killed:
+        killed.setattr("runferry.sync.contact.settle", Mock(side_effect=Interrupted("killed")))
+        rig.sync(log)
+    there = whole(rig)
+    report = rig.only(rig.sync(log))
+
+    assert report.verdict is Verdict.FAILED, report.reason
+    assert whole(rig) == there
+
+
+def test_a_lost_cursor_of_a_log_that_others_went_behind(rig: Rig) -> None:
+    """It was sent before the first of these logs, which knows of it: where its samples lie is not known all the same."""
+    found = {node: log_of(rig, node) for node in ("first", "c", "b")}
+    for log in found.values():
+        rig.sync(log)
+    cursor(found["c"]).unlink()
+    before = events(rig)
+    report = rig.sync(found["b"], found["c"])
+
+    assert {run.verdict for run in report.runs} == {Verdict.FAILED}
+    assert events(rig) == before
+    rig.sync(*found.values())
+    assert whole(rig) == ALL
+
+
+def test_somebody_else_who_was_announced(rig: Rig) -> None:
+    """As by a program that resumes the run to look at it: a log whose cursor is here goes on as ever."""
+    log = log_of(rig, "first", exit_code=None, age=1.0)
+    rig.sync(log)
+    rig.backend.runs[RUN].config["_wandb"]["value"]["e"]["else"] = {"writerId": "else"}
+    logs.make_log(log, logs.row(4, {"loss": 4}), logs.sample(15, {"cpu": 15}), logs.exit_record(0, 10), append=True)
+    rig.settle(log, 3600.0)
+    report = rig.only(rig.sync(log))
+
+    assert report.verdict is Verdict.SYNCED, report.reason
+    assert [row["_step"] for row in rig.backend.runs[RUN].rows] == list(range(5))
+    assert [at for at, _ in events(rig)] == [0.0, 5.0, 10.0, 15.0]
+
+
+def test_rows_are_known_by_themselves(rig: Rig) -> None:
+    """Whoever else was announced: of a run without samples and console a lost cursor costs nothing."""
+    environment = messages.Record(environment=messages.EnvironmentRecord(writer_id="first"))
+    log = rig.run(run_id=RUN)
+    logs.make_log(log, logs.run_record(RUN), environment, logs.row(0, {"a": 1}), logs.exit_record(0, 10))
+    rig.settle(log, 3600.0)
+    rig.sync(log)
+    rig.backend.runs[RUN].config["_wandb"]["value"]["e"]["else"] = {"writerId": "else"}
+    cursor(log).unlink()
+    marker(log).unlink(missing_ok=True)
+    report = rig.only(rig.sync(log))
+
+    assert report.verdict is Verdict.SYNCED, report.reason
+    assert [row["_step"] for row in rig.backend.runs[RUN].rows] == [0]
+
+
 def test_nobody_else_is_there_to_write_over(rig: Rig) -> None:
     """Where only these logs have written, a lost cursor costs nothing, as ever."""
     found = {node: log_of(rig, node) for node in ("first", "b", "c")}

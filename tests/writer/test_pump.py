@@ -487,6 +487,7 @@ def test_what_is_handed_off_wakes_a_thread_that_sleeps(level):
     waits.meanwhile = log
     before = rig.clock.monotonic()
     rig.pump._rest()
+    assert not rig.pump.asleep  # who comes now wakes nobody
     rig.pump._drain()
 
     assert asleep == [True]
@@ -536,6 +537,18 @@ def test_no_wake_up_is_lost(moment, monkeypatch):
     assert rig.clock.monotonic() - come[0] <= DRAIN_S
 
 
+@pytest.mark.parametrize("way", ["hand_off", "submit"])
+def test_the_thread_is_woken_for_what_lies_there(way):
+    """Not before it was appended: the thread may be back asleep by then."""
+    rig, waits = resting()
+    waiting = []
+    waits.release = lambda: waiting.append(len(rig.pump.queue))
+    rig.pump.asleep = True
+    getattr(rig.pump, way)(lambda recorder: None)
+
+    assert waiting == [1]
+
+
 def test_one_wake_up_is_enough():
     """Who finds the thread woken already does not wake it again, nor is it awake twice for that."""
     rig, waits = resting()
@@ -552,6 +565,9 @@ def test_one_wake_up_is_enough():
 def test_what_waits_for_its_time_is_written_while_the_thread_sleeps(level):
     """An open row within a second, a changed summary soon after 15 s, the sign of life every 15 s, though nobody comes."""
     rig, waits = resting(level)
+    rig.clock.advance(max(0.0, rig.pump._heartbeat.due - rig.clock.monotonic()) + 1)
+    turn(rig)  # the next sign of life is not at the summary's time
+    rig.clock.advance(6)
     began = rig.clock.monotonic()
     rig.pump.queue.append((began, 7, None, {"a": 1}))
     rig.pump._drain()
@@ -560,9 +576,12 @@ def test_what_waits_for_its_time_is_written_while_the_thread_sleeps(level):
         turn(rig)
     assert rig.clock.monotonic() - began <= 1.0
     assert max(waits.all) > DRAIN_S  # it slept meanwhile
-    turns(rig, 16)
-    kinds = [record.kind for record in read_records(io.BytesIO(rig.fs.logs()[0]))]
-    assert kinds.count("summary") == 1
+    summaries = 0
+    while not summaries:
+        turn(rig)
+        summaries = [record.kind for record in read_records(io.BytesIO(rig.fs.logs()[0]))].count("summary")
+    assert summaries == 1
+    assert rig.clock.monotonic() - began <= 16
     beats = []
     touch = rig.fs.touch
     rig.fs.touch = lambda path: (touch(path), beats.append(rig.clock.monotonic()))
@@ -600,6 +619,23 @@ def test_a_disk_that_failed_is_tried_again_while_nobody_comes():
     waits.all.clear()
     turns(rig, 5)
     assert max(waits.all) > 1
+
+
+@pytest.mark.parametrize("level", ["relaxed", "normal"])
+def test_what_must_not_wait_is_tried_again_while_nobody_comes(level, monkeypatch):
+    """A sync that failed for an urgent record, or for the name of a new log, is not put off by the sleep."""
+    rig, _ = resting(level)
+    for unsettled in ("urgent", "unnamed"):
+        if unsettled == "urgent":
+            rig.pump.recorder.urgent = True
+        else:
+            rig.pump._named_directories = False
+        with monkeypatch.context() as failing:
+            failing.setattr(rig.journal, "sync", lambda: False)
+            rig.pump._drain()
+            assert rig.pump._pause() == pump_module.UNSETTLED_S
+        rig.pump._drain()
+        assert rig.pump._pause() > 1
 
 
 def test_a_forked_child_wakes_nobody():
