@@ -6,6 +6,7 @@ import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .history import Path
@@ -249,7 +250,7 @@ class Column:
             kind = _KINDS.get(kinds.pop(), "json")
         elif kinds == {int, float} and self._kind == "number" and self._whole is not None:
             whole = [type(value) is int for value in values]
-            if max(values) > _EXACT or min(values) < -_EXACT:
+            if max(map(abs, compress(values, whole))) > _EXACT:
                 return False
             self._values.extend(map(float, values))
             self._whole.extend(whole)
@@ -257,8 +258,6 @@ class Column:
         else:
             return False
         if self._kind == "null" and not self._values and kind in {"int", "float", "bool", "text"}:
-            if kind == "int" and not -_INT64 <= min(values) <= max(values) < _INT64:
-                return False
             self._widen(kind)
         if kind != self._kind or kind not in {"int", "float", "bool", "text"}:
             return False

@@ -233,6 +233,7 @@ def extended(texts, path=("k",)):
     [
         [["1", "2"], ["0.5", "3"], ["9007199254740993", "0.5"]],
         [["1", "0.5"], ["2", "-9007199254740993", "0.5"]],
+        [["1", "0.5"], ["NaN", "9007199254740993", "2"]],
         [["9223372036854775807", "9223372036854775808"]],
         [["1", "2"], ["9223372036854775808", "5"]],
         [["true", "false"], ["true"], ["1", "2"]],
@@ -245,7 +246,7 @@ def test_values_taken_many_at_once_are_exact(texts):
 
     found = extended(texts).column("k").values
 
-    assert (list(found), list(map(type, found))) == (values, list(map(type, values)))
+    assert list(map(repr, found)) == list(map(repr, values))
 
 
 def test_a_part_behind_rows_taken_at_once_finds_their_keys():
@@ -254,6 +255,7 @@ def test_a_part_behind_rows_taken_at_once_finds_their_keys():
     rows.merge((("n",),), [b"5"])
 
     assert rows == [{"n": {"x": 1}}, {"n": 5}]
+    assert list(rows.column(("n", "x")).rows) == [0]
 
 
 def test_large_integers_in_plain_rows_stay_what_they_are():
@@ -284,8 +286,9 @@ SEGMENTS = [
 ]
 
 
+@pytest.mark.parametrize("timed", [True, False])
 @pytest.mark.parametrize(("starts", "spans"), SEGMENTS)
-def test_logs_of_one_run_fold_alike_in_both_ways(tmp_path, starts, spans):
+def test_logs_of_one_run_fold_alike_in_both_ways(tmp_path, starts, spans, timed):
     """Where steps repeat or count from 0 again, and times with them; rows as usual as can be."""
     logs = []
     for at, (first, count) in enumerate(spans):
@@ -297,7 +300,8 @@ def test_logs_of_one_run_fold_alike_in_both_ways(tmp_path, starts, spans):
         rows = []
         for step in range(first, first + count):
             history = messages.HistoryRecord(step=messages.HistoryStep(num=step))
-            for key, text in (("loss", str(at + step / 7)), ("_runtime", str(step + 0.25)), ("_step", str(step))):
+            time = "_runtime" if timed else "clock"
+            for key, text in (("loss", str(at + step / 7)), (time, str(step + 0.25)), ("_step", str(step))):
                 history.item.add(key=key, value_json=text)
             rows.append(messages.Record(num=2 + step, history=history).SerializeToString())
         path = tmp_path / f"run-{at}.wandb"
