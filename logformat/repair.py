@@ -23,15 +23,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from .constants import FILE_HEADER
+from .anatomy import AnatomyReader, Part
+from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER
 from .elapsed import LATEST_NS, nanoseconds, seconds_of
 from .framing import Framer
 from .heal import Healed
 from .history import RUNTIME, TIMESTAMP, decode_history, place_of
 from .losses import Loss, LossWatch
 from .misplaced import Misplaced
-from .reader import open_reader
 from .record import NUM_TAG, Gap, GapReason, Record
+from .sources import open_log
 from .wire import VARINT, WireError, fields, set_flags, write_varint
 
 _PIECE = 1 << 20  # bytes written at once
@@ -73,12 +74,15 @@ class Findings:
     """Kind of record, or what is wrong with it -> how many of these are left out."""
     misplaced: list[tuple[int, int]] = field(default_factory=list)
     """First and last number of records that stand in the wrong place."""
+    is_odd: bool = False
+    """Chunks lie where other readers do not look for them: cores up to 0.17.5 counted blocks from behind the file header."""
     header_version: int | None = None
 
     @property
     def is_sound(self) -> bool:
         """Whether any reader takes it as it is: then there is nothing to repair."""
-        is_whole = not (self.losses or self.healed or self.left_out or self.misplaced) and self.header_version == 0
+        is_whole = not (self.losses or self.healed or self.left_out or self.misplaced or self.is_odd)
+        is_whole = is_whole and self.header_version == 0
         return is_whole and self.run_leads and (not self.exits or (self.exits == 1 and self.exit_ends))
 
     @property
@@ -201,9 +205,22 @@ def _lies_in(spans: list[tuple[int, int]], num: int) -> bool:
 
 def _items(source: str | os.PathLike[str] | BinaryIO, found: Findings) -> Iterator[Record | Gap]:
     """All of a log; what its reader knows besides is put into `found`."""
-    with open_reader(source) as reader:
-        yield from reader.finish()
+    file = open_log(source)
+    try:
+        reader = AnatomyReader(file)
+        for item in reader.finish():
+            if isinstance(item, Record):
+                found.is_odd = any(map(_crosses, reader.parts_of(item))) or found.is_odd
+            yield item
         found.healed, found.header_version = reader.healed, reader.header_version
+    finally:
+        if file is not source:
+            file.close()
+
+
+def _crosses(part: Part) -> bool:
+    """Whether a chunk lies across the edge of a block, as blocks are counted from the beginning of the file."""
+    return part.offset // BLOCK_SIZE != (part.offset + CHUNK_HEADER_SIZE + part.length - 1) // BLOCK_SIZE
 
 
 def _message(record: Record, found: Findings | None) -> Any:

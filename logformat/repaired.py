@@ -169,6 +169,8 @@ def _note(done: Repaired, wishes: Wishes) -> None:
         notes.append("the run record was lost: a new one has the run id that was given")
     elif not found.run_leads:
         notes.append("the first run record stood behind other records, or was lost: the next one is at the front, too")
+    if found.is_odd and not found.losses:
+        notes.append("its blocks were counted otherwise than readers count them, as cores up to 0.17.5 did")
     if found.misplaced:
         count = sum(last - first + 1 for first, last in found.misplaced)
         notes.append(f"{counted(count, 'record')} stood where others belong, by their numbers: all are in order now")

@@ -7,7 +7,7 @@ import json
 import random
 
 import pytest
-from runferry.logformat import FILE_HEADER, Gap, messages, read_records
+from runferry.logformat import FILE_HEADER, Framer, Gap, messages, read_records
 from runferry.logformat.losses import losses
 from runferry.logformat.misplaced import Misplaced
 from runferry.logformat.repair import examine, rewrite
@@ -92,6 +92,21 @@ def test_what_is_asked_for_is_added_to_a_log_that_lacks_it():
     assert [item.kind for item in items] == ["header", "run", "history"]
     _, items = repaired(made(logs.header_record()), run=messages.RunRecord(run_id="x"))
     assert [item.kind for item in items] == ["header", "run"]
+
+
+def test_blocks_that_were_counted_from_elsewhere_are_counted_anew():
+    """As by cores up to 0.17.5, from behind the file header: their logs are whole, and others read no further than the first edge."""
+    given = [logs.run_record("a"), *(logs.output("x" * 900) for _ in range(80)), logs.exit_record(0)]
+    for num, record in enumerate(given, 1):
+        record.num = num
+    raw = [record.SerializeToString() for record in given]
+    out, framer = bytearray(FILE_HEADER), Framer(0)
+    for payload in raw:
+        framer.append(payload, out)
+    found, items = repaired(bytes(out))
+
+    assert (found.losses, found.is_odd, found.is_sound, payloads(items)) == ([], True, False, raw)
+    assert not examine(io.BytesIO(log_of(*raw))).is_odd
 
 
 def test_healed_records_are_written_as_they_were():
