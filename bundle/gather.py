@@ -23,11 +23,10 @@ from ..logformat import RunDirName, find_logs
 from ..logformat.rundir import LOG_SUFFIX
 from .errors import BundleError
 from .manifest import LeftOut
-from .names import MAX_PARTS, why_unsafe
+from .names import MAX_PARTS, why_no_data, why_unsafe
 from .snapshot import LogView, open_file, view_log
 from .staged import Claims
 
-_SIDE_FILES = tuple(f"{LOG_SUFFIX}.{kind}" for kind in ("alive", "cursor", "lock", "synced", "syncstate"))
 _UNCARRIED = frozenset({"tmp"})
 
 
@@ -171,14 +170,12 @@ def _files_of(folder: Path) -> Iterator[tuple[Path, str]]:
             yield here, "more folders below each other than a bundle takes"
             folders.clear()
             continue
-        yield from ((here / name, "") for name in names if here != folder or not _is_side_file(name))
+        for name in names:  # what commands leave is passed over without a word
+            if not why_no_data((here / name).relative_to(folder).as_posix()):
+                yield here / name, ""
         yield from ((here / name, "a link to a folder") for name in folders if (here / name).is_symlink())
     for error in shut:
         yield Path(os.fsdecode(error.filename)), f"cannot be read: {error.strerror}"
-
-
-def _is_side_file(name: str) -> bool:
-    return any(mark in name for mark in _SIDE_FILES)
 
 
 def _resolved(path: Path, folder: Path, *, follow_links: bool) -> tuple[Path | None, str]:

@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import pairwise
 
+from ..logformat.rundir import LOG_SUFFIX
+
 MAX_NAME = 4096
 """Bytes of a whole name, as Linux limits a path."""
 MAX_PART = 255
@@ -14,6 +16,7 @@ MAX_PARTS = 128
 """Parts of a name: more than a tree of runs has, and fewer than a system's calls get lost in."""
 PART_PREFIX = ".runferry-part-"
 """Of the name of a file that is not whole yet."""
+_SIDE = tuple(f"{LOG_SUFFIX}.{kind}" for kind in ("alive", "cursor", "lock", "synced", "syncstate"))
 _DEVICES = frozenset({"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10)})
 
 
@@ -36,6 +39,21 @@ def why_unsafe(name: str, *, windows: bool = False) -> str:
         return "the name is too long"
     if windows and any(_is_special(part) for part in parts):
         return "Windows has no such file names"
+    return ""
+
+
+def is_side_file(name: str) -> bool:
+    """Whether a file of this name is a lock, cursor or marker beside a log; below `files/` it is what the user saved."""
+    *above, last = name.casefold().split("/")
+    return "files" not in above and any(mark in last for mark in _SIDE)
+
+
+def why_no_data(name: str) -> str:
+    """Why a file of this name is in no bundle, if it is one that commands leave where they work; empty for all others."""
+    if name.rpartition("/")[2].casefold().startswith(PART_PREFIX):
+        return "a file that an interrupted call left"
+    if is_side_file(name):
+        return "it speaks of a process, or of what a server has, and not of the run"
     return ""
 
 

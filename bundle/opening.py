@@ -30,10 +30,10 @@ from ..logformat.rundir import LOG_SUFFIX
 from ..logformat.sources import GZIP, ZSTD, first_look, open_log
 from .disk import sha256_of
 from .errors import BundleError
-from .names import PART_PREFIX
+from .names import PART_PREFIX, is_side_file
 from .reading import Bundle, find_volumes, is_bundle
 from .remote import fetch, is_remote, shown
-from .unpacking import GOOD, RATIO, SMALL, Fate, FileResult, unpack
+from .unpacking import RATIO, SMALL, unpack
 from .volumes import SUMS
 
 PIPE = "-"
@@ -168,7 +168,7 @@ class _Opener:
         """A folder with what is in a bundle."""
         with Bundle.open(path) as bundle:
             place = self._place(bundle.key)
-            done = unpack(bundle, place.folder, overwrite=True, max_size=self._max_size, told=place.note)
+            done = unpack(bundle, place.folder, overwrite=True, max_size=self._max_size)
             place.settle()
         self.found.sources[place.folder] = name
         self.found.problems += [f"{name}: {problem}" for problem in done.problems]
@@ -193,7 +193,6 @@ class _Opener:
         log = place.folder / _log_name(part, stem)
         if not log.exists() or sha256_of(log) != sha256_of(part):
             part.replace(log)
-        place.names.append(log.name)
         place.settle()
         self.found.sources[log] = name
         return log
@@ -247,16 +246,10 @@ def _log_name(log: Path, name: str) -> str:
 
 @dataclass
 class _Place:
-    """A folder, and what was unpacked there."""
+    """A folder, and the lock that it is held by if it lasts."""
 
     folder: Path
-    names: list[str] = field(default_factory=list)
     lock: BinaryIO | None = None
-
-    def note(self, file: FileResult) -> None:
-        """A file of a bundle: only what is there, by a name that was found to be safe, is ever removed."""
-        if file.fate in GOOD or file.fate is Fate.DAMAGED:
-            self.names.append(file.name)
 
     def settle(self) -> None:
         """All is unpacked: others may use the folder, too."""
@@ -276,7 +269,7 @@ def _kept(folder: Path) -> Iterator[_Place]:
             yield place
         finally:
             if _locked(lock, alone=True, waits=False):
-                _sweep(folder, place.names)
+                _sweep(folder)
 
 
 def _lock_of(folder: Path) -> BinaryIO:
@@ -304,15 +297,17 @@ def _locked(lock: BinaryIO, *, alone: bool, waits: bool) -> bool:
     return True
 
 
-def _sweep(folder: Path, names: Iterable[str]) -> None:
-    """Remove files that were unpacked, and folders in which nothing else is."""
-    for name in names:
-        with contextlib.suppress(OSError):
-            (folder / name).unlink()
-    for above, _, _ in os.walk(folder, topdown=False):
-        if Path(above) != folder:
+def _sweep(folder: Path) -> None:
+    """Leave only what speaks of a sync: cursors and markers beside logs."""
+    for above, _, names in os.walk(folder, topdown=False):
+        here = Path(above)
+        for name in names:
+            if not (is_side_file((here / name).relative_to(folder).as_posix()) or (here == folder and name == _LOCK)):
+                with contextlib.suppress(OSError):
+                    (here / name).unlink()
+        if here != folder:
             with contextlib.suppress(OSError):
-                Path(above).rmdir()
+                here.rmdir()
     with contextlib.suppress(OSError):
         if os.listdir(folder) == [_LOCK]:  # noqa: PTH208 - names are all that is needed
             (folder / _LOCK).unlink()

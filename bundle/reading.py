@@ -142,6 +142,7 @@ class Bundle:
         """
         self._volumes, self._names = volumes, names
         self._closing = ExitStack()
+        self._told: set[str] = set()
         self.problems: list[str] = []
         """What is wrong with its bytes: volumes that are missing, blocks that are damaged."""
         self.problems += [f"{name}: missing" for name in missing]
@@ -237,7 +238,8 @@ class Bundle:
             self._plain(index)
 
     def _tell(self, problem: str) -> None:
-        if problem not in self.problems:
+        if problem not in self._told:
+            self._told.add(problem)
             self.problems.append(problem)
 
     def _plain(self, index: int) -> bytes | None:
@@ -298,8 +300,8 @@ class Bundle:
 
     def _next_member(self, at: int) -> int:
         """Where the first member begins of which a block says so, at `at` or behind it; -1 if there is none."""
-        for block in self.blocks[max(bisect_right(self._starts, at) - 1, 0) :]:
-            label = block.label
+        for index in range(max(bisect_right(self._starts, at) - 1, 0), len(self.blocks)):
+            label = self.blocks[index].label
             if label.first != NO_MEMBER and label.offset + label.first >= at:
                 return label.offset + label.first
         return -1

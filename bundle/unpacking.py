@@ -22,7 +22,7 @@ from ..logformat.rundir import LOG_SUFFIX
 from .disk import DISK, HOLDS_FOLDERS, Disk, folder_below, sha256_of
 from .errors import BundleError
 from .manifest import Entry, LeftOut
-from .names import PART_PREFIX, folded, why_unsafe
+from .names import PART_PREFIX, folded, why_no_data, why_unsafe
 from .reading import Bundle, Member
 
 RATIO = 200
@@ -158,10 +158,17 @@ def _judged(bundle: Bundle, judge: Callable[[Member, Entry | None], FileResult])
             yield FileResult(member.name, Fate.REFUSED, "there is another one of this name")
         else:
             seen.add(member.name)
-            yield judge(member, entry)
+            foreign = _why_foreign(member.name)
+            yield FileResult(member.name, Fate.REFUSED, foreign) if foreign else judge(member, entry)
     for name in entries or ():
         if name not in seen:
             yield FileResult(name, Fate.LOST, "lost with a damaged or missing part of the bundle")
+
+
+def _why_foreign(name: str) -> str:
+    if "/" not in name and not name.endswith(LOG_SUFFIX):
+        return "neither a log nor in the directory of a run"
+    return why_no_data(name)
 
 
 def _checked(bundle: Bundle, member: Member, entry: Entry | None) -> FileResult:

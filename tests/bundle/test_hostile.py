@@ -221,6 +221,53 @@ def test_links_that_are_here_already_are_not_followed(tmp_path, level):
     assert everything_below(outside) == before
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run-a/run-a.wandb.cursor",
+        "run-a/run-a.wandb.synced",
+        "run-a/RUN-A.WANDB.LOCK",
+        f"run-a/files/{PART_PREFIX}0123456789abcdef",
+        ".lock",
+        "wandb-settings",
+    ],
+)
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_claims_and_files_of_commands_are_not_unpacked(tmp_path, name, has_manifest):
+    """A marker in a bundle would tell a sync that everything has arrived; a lock, or an unfinished file, is somebody's here."""
+    archive = member(name, b"{}") + member(GOOD, b"good")
+    data = bundle(archive, manifest(entry(name, b"{}"), entry(GOOD, b"good")))
+    put(tmp_path, data if has_manifest else block(archive))
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out")
+
+    assert {file.name: file.fate for file in done.files if file.fate is not Fate.WRITTEN} == {name: Fate.REFUSED}
+    assert everything_below(tmp_path / "out") == {GOOD: b"good"}
+
+
+def test_many_blocks_of_garbage_take_no_time_to_speak_of():
+    """Each is looked at once, and named once: the work grows as the bundle does."""
+    label, frame = (piece := block(b"\xff" * 512))[:LABEL_SIZE], piece[LABEL_SIZE:]
+    one = Label.decoded(label)
+    data = b"".join(one._replace(offset=512 * number).encoded() + frame for number in range(20_000))
+    found = bundle_in(data)
+    sliced = []
+
+    class Blocks(list):
+        def __getitem__(self, index):
+            sliced.extend([index] if isinstance(index, slice) else [])
+            return super().__getitem__(index)
+
+        def __contains__(self, item):
+            sliced.append(item)
+            return super().__contains__(item)
+
+    found.blocks, found.problems = Blocks(found.blocks), Blocks(found.problems)
+
+    assert list(found.members()) == []
+    assert len(found.problems) >= 20_000
+    assert not sliced
+
+
 @pytest.mark.parametrize("call", ["open", "write", "set_mtime", "replace"])
 def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path, call):
     """Somebody else may write in the folder: what is unpacked stays in it, whatever becomes of its names."""

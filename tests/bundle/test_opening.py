@@ -13,6 +13,7 @@ import fsspec
 import pytest
 import zstandard
 from runferry.bundle import BundleError, opened, pack, unpack
+from runferry.bundle.names import PART_PREFIX
 from runferry.bundle.remote import shown
 from runferry.logformat import load
 from support.bundles import everything_below
@@ -182,6 +183,7 @@ def test_what_was_left_by_a_kill_is_used_and_swept(log, tmp_path, kind):
         half = copy.read_bytes()[:100]
     copy.parent.mkdir(parents=True)
     copy.write_bytes(half)
+    copy.with_name(f"{PART_PREFIX}0123").write_bytes(half)
     with opened(packed, lasting=state):
         assert copy.read_bytes() == log.read_bytes()
 

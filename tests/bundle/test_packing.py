@@ -91,6 +91,8 @@ def test_side_files_stay_here(runs, tmp_path):
     (log.parent / "tmp").mkdir()
     (log.parent / "tmp" / "half").write_bytes(b"x")
     (log.parent / "files" / "my.wandb.lock").write_bytes(b"x")
+    for folder in (log.parent, log.parent / "files"):
+        (folder / ".runferry-part-0123456789abcdef").write_bytes(b"left by an unpack that was killed")
     packed = pack(log.parent, tmp_path / "b.tar.zst")
 
     assert [name.partition("/")[2] for name in names(packed)] == [
