@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,8 @@ class CellRows(PlainRows):
         values = _values(texts)
         are_exact = _are_exact(values)
         cells: list[Cells] = []
-        for path, having, items in self.cells(rows, first, end):
+        for path, numbers, items in self.cells(rows, first, end):
+            having = numbers
             if isinstance(items, range):
                 part = slice(items.start - where.start, items.stop - where.start, items.step)
                 mine, mine_as_text = values[part], list(texts[part])
@@ -49,8 +51,9 @@ class CellRows(PlainRows):
                 mine = [values[item - where.start] for item in items]
                 mine_as_text = [texts[item - where.start] for item in items]
             if not are_exact and not _are_exact(mine):
-                mine = list(map(glance, mine_as_text))
-            cells.append((path, having, mine, mine_as_text))
+                having, mine, mine_as_text = _readable(having, mine_as_text)
+            if having:
+                cells.append((path, having, mine, mine_as_text))
         return CellBlock(**vars(block), cells=cells)
 
 
@@ -86,8 +89,33 @@ def _values(texts: Sequence[bytes]) -> list[Any]:
     try:
         values: list[Any] = orjson.loads(b"[%b]" % b",".join(texts))
     except orjson.JSONDecodeError:  # NaN or Infinity among them
-        return list(map(glance, texts))
+        return list(map(_glance_or_list, texts))
     return values
+
+
+def _glance_or_list(text: bytes) -> Any:
+    """As `glance`; a list, of which `_are_exact` tells that it has to be looked at, for what that refuses."""
+    try:
+        return glance(text)
+    except ValueError:
+        return []
+
+
+def _readable(rows: range | list[int], texts: list[bytes]) -> tuple[range | list[int], list[Any], list[bytes]]:
+    """The values of a key by `glance`, with their rows and texts; those that nest too deep are left out."""
+    try:
+        return rows, list(map(glance, texts)), texts
+    except ValueError:
+        pass
+    having: list[int] = []
+    values: list[Any] = []
+    readable: list[bytes] = []
+    for row, text in zip(rows, texts, strict=True):
+        with suppress(ValueError):
+            values.append(glance(text))
+            having.append(row)
+            readable.append(text)
+    return having, values, readable
 
 
 def _are_exact(values: list[Any]) -> bool:

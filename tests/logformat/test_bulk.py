@@ -258,6 +258,27 @@ def test_a_part_behind_rows_taken_at_once_finds_their_keys():
     assert list(rows.column(("n", "x")).rows) == [0]
 
 
+@pytest.mark.parametrize("beside", ["1", "NaN", "[1]"])
+@pytest.mark.parametrize("is_every", [True, False])
+def test_a_value_that_nests_too_deep_is_left_out_of_plain_rows(beside, is_every):
+    """Of many rows at once as of one by one: the row keeps its other values, and nothing is raised."""
+    deep = '{"a":' * 200 + "1" + "}" * 200
+    rows = [[("deep", deep if is_every or step == 1 else "[2]"), ("x", beside)] for step in range(3)]
+    script = [[(pairs, "+1", "") for pairs in rows]]
+    log = log_of(*payloads(script))
+
+    at_once, one_by_one = RunState(), RunState()
+    at_once.add_batches(LogReader(io.BytesIO(log)).batches())
+    for record in read_records(io.BytesIO(log)):
+        one_by_one.add(record)
+
+    assert repr([*at_once.rows]) == repr([*one_by_one.rows])
+    assert [("deep" in row, "x" in row) for row in at_once.rows] == [
+        (not is_every and step != 1, True) for step in range(3)
+    ]
+    assert at_once.rows.paths == one_by_one.rows.paths
+
+
 def test_large_integers_in_plain_rows_stay_what_they_are():
     """Though the parser that takes many at once makes floats of them."""
     big = ["18446744073709551617", "1", "-36893488147419103233", "1e300"]
