@@ -131,3 +131,24 @@ def test_a_log_without_its_run_record_gets_the_one_that_is_asked_for(tmp_path):
         assert [row["_step"] for row in server.history("local", "proj", "b")] == [0, 1]
         assert {run["name"]: run["state"] for run in server.runs()} == {"a": "finished", "b": "failed"}
     assert peer.summary(other)["run_id"] == "b"
+
+
+OLD = sorted(folder.name for folder in (peer.ROOT / "fixtures" / "logs").iterdir() if folder.is_dir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", OLD)
+def test_the_peer_takes_repaired_logs_of_old_writers(tmp_path, version):
+    """Records behind the exit, blocks counted from elsewhere, torn ends: all rows of all of them reach the server."""
+    made = []
+    for log in sorted((peer.ROOT / "fixtures" / "logs" / version).glob("*.wandb*")):
+        said, new = repair(log, tmp_path / "new", "--all", "--force", "--exit", "0")
+        assert len(peer.inspect(new)) == said["records"]
+        made.append((said, new))
+    with serve(tmp_path / "server") as server:
+        peer.sync([new for _, new in made], server.url, server.key, tmp_path)
+        runs = {run["name"]: run for run in server.runs()}
+        for said, new in made:
+            assert list(new.parent.glob("*.synced"))
+            run = runs[said["run"]]
+            assert len(server.history(run["entity"], run["project"], said["run"])) == said["rows"]
