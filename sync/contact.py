@@ -185,7 +185,7 @@ def _begin(work: RunWork) -> None:
     if status is None or not (status.history_lines or status.events_lines or status.console_lines):
         return
     rewinds = first.opening.rewinds
-    if is_our_writer(status, work.segments) and not _was_announced_only(work, status):
+    if is_our_writer(status, work.segments) and not _is_all_from_before(work, status):
         return
     if not (first.head.resume or rewinds is not None):
         if _is_beside(work, status):
@@ -205,17 +205,15 @@ def _begin(work: RunWork) -> None:
     _go_behind(work, status, first)
 
 
-def _was_announced_only(work: RunWork, status: ResumeStatus) -> bool:
-    """Whether the server names us since a sync that was killed, or cut off, before the first cursor, and so before the first line.
+def _is_all_from_before(work: RunWork, status: ResumeStatus) -> bool:
+    """Whether the rows and samples at the server are from before the first log here.
 
-    So it is where a resumed run's rows and samples are all from before its first log here.
+    If it names us then, a sync was killed, or cut off, between the announcement and the cursor, which comes before any line.
     """
-    first = work.segments[0]
-    if not first.head.resume or any(segment.head.is_node for segment in work.segments):
-        return False
     streams = ((status.history_lines, status.history_tail), (status.events_lines, status.events_tail))
     times = [tails.row_of(tail[-1]).get("_timestamp") if tail else None for lines, tail in streams if lines]
-    return bool(times) and all(isinstance(at, (int, float)) and at * 1e9 < first.head.start_ns for at in times)
+    start = work.segments[0].head.start_ns
+    return bool(times) and all(isinstance(at, (int, float)) and at * 1e9 < start for at in times)
 
 
 def _is_beside(work: RunWork, status: ResumeStatus) -> bool:

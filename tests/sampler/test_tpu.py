@@ -168,6 +168,7 @@ def test_libtpu_that_fails_at_its_import(machine, monkeypatch, tmp_path, sampled
     machine.load("tpu-pci-sysfs.json")
     probe = sampled(TpuProbe(port=serve().port), machine.context())
     assert probe.next()["tpu.0.dutyCycle"] == 100.0
+    assert probe.probe.notices == ()
     assert "libtpu" not in sys.modules
 
 

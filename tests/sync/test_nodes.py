@@ -25,7 +25,9 @@ LAG_S = {"first": 0.0, "b": 1.0, "c": 2.0}
 """How much later than the first node each begins; they also end later."""
 
 
-def log_of(rig: Rig, node: str, *, exit_code: int | None = 0, age: float = 3600.0, attempt: int = 0) -> Path:
+def log_of(
+    rig: Rig, node: str, *, exit_code: int | None = 0, age: float = 3600.0, attempt: int = 0, rows: int = 4
+) -> Path:
     """The log of one node, in a folder of its own: three samples, a line of output; rows and an end only of the first.
 
     Attempts begin an hour apart.
@@ -47,7 +49,7 @@ def log_of(rig: Rig, node: str, *, exit_code: int | None = 0, age: float = 3600.
         logs.output(f"{node}\n", 1, start=start),
     ]
     if is_first:
-        records += [logs.row(4 * attempt + step, {"loss": step}, start=start) for step in range(4)]
+        records += [logs.row(4 * attempt + step, {"loss": step}, start=start) for step in range(rows)]
         records += [] if exit_code is None else [logs.exit_record(exit_code, 10)]
     log = rig.folder / node / "wandb" / f"run-20260921_1{attempt}1320-{RUN}" / f"run-{RUN}.wandb"
     logs.make_log(log, *records)
@@ -70,6 +72,14 @@ def whole(rig: Rig) -> dict[str, Any]:
         "writers": sorted(run.config["_wandb"]["value"]["e"]),
         "end": (run.complete, run.exit_code),
     }
+
+
+def announce_another(rig: Rig) -> None:
+    """Let the config at the server name another writer, of whom there is nothing else."""
+    run = rig.backend.runs[RUN]
+    config = run.config
+    config["_wandb"]["value"]["e"]["else"] = {"writerId": "else"}
+    run.variables["config"] = json.dumps(config)
 
 
 ALL = {
@@ -218,6 +228,25 @@ def test_a_run_that_was_resumed_elsewhere(rig: Rig, monkeypatch: pytest.MonkeyPa
     assert whole(rig) == twice
 
 
+def test_a_lost_cursor_between_others(rig: Rig) -> None:
+    """Of a run without rows, resumed before and after on other machines: its samples are there, and not the last ones."""
+    found = []
+    for attempt in range(3):
+        log = log_of(rig, "first", attempt=attempt, rows=0)
+        apart = rig.folder / str(attempt)
+        (rig.folder / "first").rename(apart)
+        found.append(apart / log.relative_to(rig.folder / "first"))
+        rig.sync(found[-1])
+    cursor(found[1]).unlink()
+    before = events(rig)
+    report = rig.only(rig.sync(found[1]))
+
+    assert report.verdict is Verdict.FAILED, report.reason
+    assert events(rig) == before
+    assert rig.sync(*found).exit_code == 0
+    assert events(rig) == before
+
+
 def test_console_lines_do_not_tell_when_they_were_printed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a run that has nothing else at the server nobody knows whether they are of the log that was announced."""
     before = rig.folder / "gone" / "wandb" / f"run-20260921_101320-{RUN}" / f"run-{RUN}.wandb"
@@ -255,7 +284,7 @@ def test_somebody_else_who_was_announced(rig: Rig) -> None:
     """As by a program that resumes the run to look at it: a log whose cursor is here goes on as ever."""
     log = log_of(rig, "first", exit_code=None, age=1.0)
     rig.sync(log)
-    rig.backend.runs[RUN].config["_wandb"]["value"]["e"]["else"] = {"writerId": "else"}
+    announce_another(rig)
     logs.make_log(log, logs.row(4, {"loss": 4}), logs.sample(15, {"cpu": 15}), logs.exit_record(0, 10), append=True)
     rig.settle(log, 3600.0)
     report = rig.only(rig.sync(log))
@@ -272,7 +301,7 @@ def test_rows_are_known_by_themselves(rig: Rig) -> None:
     logs.make_log(log, logs.run_record(RUN), environment, logs.row(0, {"a": 1}), logs.exit_record(0, 10))
     rig.settle(log, 3600.0)
     rig.sync(log)
-    rig.backend.runs[RUN].config["_wandb"]["value"]["e"]["else"] = {"writerId": "else"}
+    announce_another(rig)
     cursor(log).unlink()
     marker(log).unlink(missing_ok=True)
     report = rig.only(rig.sync(log))
