@@ -175,6 +175,8 @@ def _judged(facts: Facts, lost: Sequence[Loss]) -> tuple[State, str]:
         return State.HEALED, f"{counted(len(facts.healed), 'flipped bit')} healed in memory: {bits}"
     if facts.unfinished:
         return State.WHOLE, "its last record is being written"
+    if facts.header_version:
+        return State.WHOLE, f"its header names version {facts.header_version} of the format, which is not known"
     return State.WHOLE, "" if facts.exit_code is not None else "no exit record"
 
 

@@ -27,6 +27,7 @@ from ..logformat import (
 )
 from ..logformat.copies import Copy
 from ..logformat.runinfo import is_node, turn_of
+from ..logformat.sources import first_look
 from .crew import Crew
 from .errors import UsageError
 from .report import counted
@@ -174,16 +175,16 @@ class _Facts:
 
 
 def _head(facts: _Facts, file: BinaryIO) -> LogHead:
-    if facts.size == 0:
-        return facts.broken("empty (0 bytes): the run died before its first write", begins=True)
     start = file.read(_HEAD_BYTES)
-    if not start.startswith(FILE_HEADER):
-        return facts.broken(_foreign(start), begins=FILE_HEADER.startswith(start))
+    if (foreign := first_look(start)) is not None:
+        return facts.broken(foreign, begins=FILE_HEADER.startswith(start))
     head = _by_records(facts, LogReader(io.BytesIO(start)))
     if head is None and facts.size > len(start):
         head = _by_records(facts, LogReader(file))
     if head is not None:
         return head
+    if not start.startswith(FILE_HEADER[:-1]):  # the version may be another one
+        return facts.broken(f"not a log: it begins with {start[:16]!r}")
     if facts.size <= len(FILE_HEADER):
         problem = f"only a file header ({counted(facts.size, 'byte')}): the run died before its first record"
         return facts.broken(problem, begins=True)
@@ -252,19 +253,6 @@ def _by_row(facts: _Facts, record: Record) -> LogHead:
         salvaged=True,
         identity=facts.identity,
     )
-
-
-def _foreign(start: bytes) -> str:
-    """What a file without the header of a log looks like, by its first bytes."""
-    if start.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer, not the log itself: fetch it with `git lfs pull`"
-    if start[:64].lstrip().lower().startswith((b"<!doctype", b"<html")):
-        return "a web page, not a log: the download went wrong"
-    if start.startswith(FILE_HEADER[:4]) and len(start) >= len(FILE_HEADER):
-        return "a log of another format version"
-    if FILE_HEADER.startswith(start):
-        return f"only a part of a file header ({counted(len(start), 'byte')})"
-    return f"not a log: it begins with {start[:16]!r}"
 
 
 def group(heads: Iterable[LogHead], settings: SyncSettings) -> list[RunPlan]:

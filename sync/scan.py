@@ -70,6 +70,8 @@ class Facts:
     """The log ends in a record that is being written."""
     healed: list[Healed] = field(default_factory=list)
     """Bits that the file has wrong, and that were mended in memory."""
+    header_version: int | None = 0
+    """By the file header; None if that is damaged."""
     steps: Steps = ALL_STEPS
     """Rows of other steps are left out of everything above but `row_records`."""
     cut: int = 0
@@ -211,7 +213,7 @@ class Scan:
         grown = os.fstat(file.fileno()).st_size > size
         self._files, state.files = state.files, {**self._files_before, **state.files}
         self.so_far(facts)
-        facts.size, facts.healed = size, list(reader.healed)
+        facts.size, facts.healed, facts.header_version = size, list(reader.healed), reader.header_version
         gaps = self.gaps()
         _judge_gaps(facts, gaps if tail is None else [*gaps, tail], young=young, grown=grown)
         return facts

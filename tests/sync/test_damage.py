@@ -64,6 +64,24 @@ def test_a_run_record_that_was_lost_is_replaced_by_the_file_name(rig: Rig) -> No
     assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
 
 
+@pytest.mark.parametrize(
+    ("header", "verdict"),
+    [
+        (b":W&C\xe1\xbe\x00", Verdict.SYNCED),  # one flipped bit: what it was is known
+        (b":W&B\xe1\xbe\x01", Verdict.SYNCED),  # another version
+        (b"\0\xff\0\xff\0\xff\0", Verdict.PARTIAL),
+    ],
+)
+def test_a_log_whose_header_is_damaged_is_sent(rig: Rig, header: bytes, verdict: Verdict) -> None:
+    """All that chains behind it arrives; seven bytes that nobody needs cost no run."""
+    log = rig.run(rows=20)
+    log.write_bytes(header + log.read_bytes()[len(header) :])
+    rig.settle(log)
+
+    assert rig.only(rig.sync()).verdict is verdict
+    assert len(rig.backend.runs["a1b2c3d4"].rows) == 20
+
+
 def test_one_bad_log_never_stops_the_others(rig: Rig) -> None:
     """Empty, header-only, foreign, linked into nowhere, a folder: each is named, the good ones are synced, exit code 1."""
     for name in ("one", "two", "three"):

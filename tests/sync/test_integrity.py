@@ -72,6 +72,17 @@ def test_states(tmp_path: Path) -> None:
     assert (judge(log).state, judge(log).is_whole) == (State.UNREADABLE, False)
 
 
+def test_headers(tmp_path: Path) -> None:
+    """Another version is read, and said; a bit is healed; and where nothing of a header is left, the records are there."""
+    log, data, _ = whole(tmp_path)
+    log.write_bytes(data[:6] + b"\x02" + data[7:])
+    assert (judge(log).state, "version 2" in judge(log).reason, judge(log).rows) == (State.WHOLE, True, 8)
+    log.write_bytes(b";" + data[1:])
+    assert (judge(log).state, judge(log).healed) == (State.HEALED, ((0, 0),))
+    log.write_bytes(bytes(7) + data[7:])
+    assert (judge(log).state, judge(log).rows) == (State.DAMAGED, 8)
+
+
 def test_the_unfinished_end_of_a_live_log_is_no_damage(tmp_path: Path) -> None:
     """Its writer is at it; once it has fallen silent, the same bytes are a torn tail."""
     log, _, _ = whole(tmp_path, exit_code=None)
