@@ -118,8 +118,8 @@ def test_another_target_gets_the_alerts_too(rig: Rig) -> None:
 
 def test_an_alert_that_damage_had_hidden_is_told_when_it_can_be_read(rig: Rig) -> None:
     """A better copy of the log takes the place of the damaged one: only what nobody saw is told."""
-    room = logs.output("x" * 3 * BLOCK_SIZE)  # more than what of a log's ends identifies it
-    log = run_with(rig, alert("one"), room, alert("two"), room, alert("three"))
+    room = [logs.output("x" * 3 * BLOCK_SIZE) for _ in range(2)]  # more than what of a log's ends identifies it
+    log = run_with(rig, alert("one"), room[0], alert("two"), room[1], alert("three"))
     whole = log.read_bytes()
     at = whole.index(b"about two")
     log.write_bytes(whole[:at] + bytes(9) + whole[at + 9 :])
