@@ -11,6 +11,7 @@ import click
 
 from ..logformat import Gap, GapReason, read_records, run_id_of
 from ..logformat.consolestream import ConsoleStream, Hit, search
+from ..logformat.elapsed import in_seconds
 from ..logformat.terminal import plain
 from ..logformat.values import loads
 from ..sync.errors import UsageError
@@ -122,7 +123,7 @@ class _Grep:
 
     def _json_line(self, hit: Hit, run: str, log: str) -> str:
         line, step, values = hit.said
-        time = line.timestamp_ns / 1e9 if line.timestamp_ns else None
+        time = in_seconds(line.timestamp_ns) if line.timestamp_ns else None
         said: dict[str, Any] = {"type": "line", "run": run, "log": log, "time": time, "step": step}
         said |= {"stream": line.stream, "match": hit.matches, "text": plain(line.text)}
         return plain_json({**said, "values": {key: _value(values[key]) for key in self._keys if key in values}})

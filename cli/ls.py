@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..logformat import GapReason, RunState, find_logs, head_of, read_records, run_id_of
+from ..logformat.elapsed import in_seconds
 from ..logformat.segments import Head
 from ..sync.clock import SystemClock
 from ..sync.errors import UsageError
@@ -131,7 +132,7 @@ def _row(
         "rows": state.row_count,
         "samples": state.sample_count,
         "last_step": state.last_step,
-        "started": info.start_time_ns / 1e9,
+        "started": in_seconds(info.start_time_ns),
         "runtime": state.runtime,
         "age": age,
         "size": stat.st_size,

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..logformat import Gap, RunState, head_of, siblings
+from ..logformat.elapsed import in_seconds
 from ..logformat.segments import fold
 from ..sync.clock import SystemClock
 from ..sync.liveness import Liveness
@@ -64,7 +65,7 @@ def _summary_object(
         "job_type": info.job_type,
         "tags": info.tags,
         "notes": info.notes,
-        "started": info.start_time_ns / 1e9,
+        "started": in_seconds(info.start_time_ns),
         "runtime": state.runtime,
         "status": status,
         "exit_code": state.exit_code,

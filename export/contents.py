@@ -8,8 +8,9 @@ from typing import Any
 
 from ..logformat.columns import Rows
 from ..logformat.describe import plain_fields
+from ..logformat.elapsed import in_seconds
 from ..logformat.history import RUNTIME, STEP, TIMESTAMP, Path
-from .runs import NANOSECONDS, LoadedRun
+from .runs import LoadedRun
 from .selection import PLACE, Selection
 from .tables import Listed, Logged, Long, Source, Table, Wide, free_name, json_text
 
@@ -40,7 +41,7 @@ def facts(run: LoadedRun) -> dict[str, Any]:
     """Who a run is and how it went; times in seconds."""
     state = run.state
     info = dataclasses.asdict(state.info)
-    started = info.pop("start_time_ns") / NANOSECONDS
+    started = in_seconds(info.pop("start_time_ns"))
     return {
         "run": run.name,
         **{_CALLED.get(key, key): None if value == "" else value for key, value in info.items()},
@@ -56,6 +57,7 @@ def facts(run: LoadedRun) -> dict[str, Any]:
         "logs": run.shown,
         "gaps": len(run.gaps),
         "records_lost": state.records_lost,
+        "bits_healed": len(state.healed),
         "environment": {} if state.environment is None else plain_fields(state.environment),
     }
 
@@ -121,7 +123,7 @@ def samples_table(run: LoadedRun, selection: Selection, shape: str) -> Wide | Lo
     rows = range(len(samples))[:: selection.every]
     names = [column.key for column in samples.columns]
     place: list[Source] = [
-        Listed(free_name("_timestamp", names), "float", [time / NANOSECONDS for time in samples.timestamps_ns]),
+        Listed(free_name("_timestamp", names), "float", [*map(in_seconds, samples.timestamps_ns)]),
         Listed(free_name("_runtime", names), "float", run.runtimes),
     ]
     if shape == "long":
@@ -133,7 +135,7 @@ def console_table(run: LoadedRun) -> Wide:
     """The lines of the console as a terminal shows them, also the last one that does not end."""
     lines = [*run.state.console, *run.state.console_rest]
     return _listed(
-        ("_timestamp", "float", [line.timestamp_ns / NANOSECONDS or None for line in lines]),
+        ("_timestamp", "float", [in_seconds(line.timestamp_ns) or None for line in lines]),
         ("stream", "text", [line.stream for line in lines]),
         ("text", "text", [line.text for line in lines]),
     )

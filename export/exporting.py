@@ -22,6 +22,8 @@ from .target import Folder, Output, Target, target_of
 STDOUT = "-"
 RUNS = "runs"
 """The table that has a row for each run."""
+_NAMED = 20
+"""Keys of which it is said that their values are lost."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,9 @@ def export(
         whats = whats if options.whats else whats[:1]
         if len(whats) > 1:
             raise ExportError(f"one file holds one thing, not {', '.join(whats)}: name a folder with -o")
-    work = _Export(exporter, whats, options, _target(out, single, stdout), single=single, shown=shown, status=status)
+    work = _Export(
+        exporter, whats, options, _target(out, single, runs, stdout), single=single, shown=shown, status=status
+    )
     if single and len(runs) > 1 and exporter.compares:
         made = work.side_by_side(runs)
     else:
@@ -142,16 +146,17 @@ def _single_file(out: str, exporter: Exporter) -> str:
     return name if name.endswith(exporter.suffix) and name != exporter.suffix else ""
 
 
-def _target(out: str | os.PathLike[str], single: str, stdout: BinaryIO | None) -> Target:
+def _target(out: str | os.PathLike[str], single: str, runs: Sequence[RunLogs], stdout: BinaryIO | None) -> Target:
+    sources = [log for run in runs for log in run.logs]
     if single == STDOUT:
         if stdout is None:
             raise ExportError("there is no standard output")
         return Output(stdout)
     if not single:
-        return target_of(out)
+        return target_of(out, sources)
     if isinstance(out, str) and "://" in out:
         return target_of(out.rstrip("/").rpartition("/")[0])
-    return Folder(Path(out).parent)
+    return Folder(Path(out).parent, sources)
 
 
 class _Sheet(NamedTuple):
@@ -321,6 +326,8 @@ class _Export:
             has_rows = bool(self._exporter.run_file) or not GROWING.isdisjoint(self._whats)
             loaded = load(run, rows=has_rows, shown=self._shown, status=self._status)
             outcome.problems += [_lost(log, gap) for log, gap in loaded.gaps]
+            outcome.problems += _unread(loaded.state, self._whats)
+            outcome.notes += [f"{log}: mended, as its checksums prove: {bits}" for log, bits in loaded.healed]
             self._match(loaded, outcome)
         return loaded
 
@@ -343,16 +350,29 @@ class _Export:
 
     def _check_free(self, names: Iterable[str]) -> None:
         """Raises ExportError if a file is there that may not be written over."""
-        if self._options.force:
-            return
         for name in names:
-            if self._target.exists(name):
+            if self._options.force:
+                if self._target.holds_log(name):
+                    raise ExportError(
+                        f"{self._target.shown(name)} is a log or packed, and never written over: another -o"
+                    )
+            elif self._target.exists(name):
                 raise ExportError(f"{self._target.shown(name)} is there already: another -o, or --force")
 
 
 def _lost(log: str, gap: Any) -> str:
     count = "" if gap.records_lost is None else f", {counted(gap.records_lost, 'record')} lost"
     return f"{log}: bytes {gap.offset}-{gap.end} could not be read ({gap.reason.value}){count}"
+
+
+def _unread(state: RunState, whats: Sequence[str]) -> Iterator[str]:
+    """What a log's records hold that nobody can read."""
+    if state.bad_records:
+        yield f"{counted(state.bad_records, 'record')} could not be understood"
+    for what, paths in state.lost().items():
+        if paths and what in whats:
+            names = ", ".join(".".join(path) for path in paths[:_NAMED]) + (", ..." if len(paths) > _NAMED else "")
+            yield f"{what}: {counted(len(paths), 'value')} could not be read (no JSON, or nested too deep): {names}"
 
 
 @contextmanager

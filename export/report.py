@@ -147,6 +147,7 @@ def _head(state: RunState, source: Source) -> str:
         ("rows", f"{state.row_count:,}"),
         ("rows left out", f"{state.cut_count:,}, whose steps another log has as well" if state.cut_count else ""),
         ("last step", last),
+        ("flipped bits mended", str(len(state.healed) or "")),
         ("resumed from", f"{info.branch_run} at step {info.branch_step}" if info.branch_run else ""),
         ("git", info.git_commit[:12]),
         ("log" if len(source.logs) < 2 else "logs", ", ".join(source.logs[:20])),

@@ -10,6 +10,7 @@ from functools import partial
 
 from ..logformat import RunState
 from ..logformat.column import Column
+from ..logformat.elapsed import in_seconds
 from ..logformat.words import counted
 from .chart import Series, line_chart
 from .chart_axis import place, short
@@ -195,7 +196,7 @@ def system_cards(state: RunState, selection: Selection, room: Room) -> tuple[lis
     """The cards of system metrics, and those of the sampler itself."""
     times = state.samples.timestamps_ns
     begin_ns = state.info.start_time_ns or min(times, default=0)
-    size, unit = time_scale((max(times, default=0) - begin_ns) / 1e9)
+    size, unit = time_scale(in_seconds(max(times, default=0) - begin_ns))
     cards: tuple[list[str], list[str]] = ([], [])
     for group in sample_groups([column for column in state.samples.columns if selection.wants(column.key)]):
         made = room.take(group.title, partial(_system_card, group, begin_ns, size, f"{unit} since the start"))
@@ -213,7 +214,7 @@ def _system_card(group: SampleGroup, begin_ns: int, size: float, x_label: str) -
     factor, unit = scaled(together([column.key for _, column in columns]), largest)
     series = []
     for (name, column), y in zip(columns, values, strict=True):
-        x = array("d", ((time - begin_ns) / 1e9 / size for time in column.timestamps_ns))
+        x = array("d", (in_seconds(time - begin_ns) / size for time in column.timestamps_ns))
         shown = y if factor == 1 else array("d", (value / factor for value in y))
         series.append(Series(name, x, shown, pauses(sorted(x))))
     svg = line_chart(series, title=group.title, x_label=x_label, unit=unit, from_zero=True)

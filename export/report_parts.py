@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
 
+from ..logformat.elapsed import in_seconds
 from ..logformat.words import counted
 from .chart_axis import short
 from .markup import text
@@ -144,7 +145,7 @@ def moment(nanoseconds: int) -> str:
     try:
         if nanoseconds <= 0:
             return ""
-        return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return datetime.fromtimestamp(in_seconds(nanoseconds), timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
         return ""
 

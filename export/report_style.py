@@ -62,7 +62,7 @@ summary{cursor:pointer;padding:2px 0}
 footer{margin-top:40px;color:var(--soft);font-size:12px}
 :focus-visible{outline:2px solid var(--accent);outline-offset:1px}
 @media (max-width:500px){main{padding:14px 12px 40px}}
-@media print{main{max-width:none;padding:0}.scroll{max-height:none;overflow:visible}nav{display:none}
+@media print{h2,h3{break-after:avoid}main{max-width:none;padding:0}.scroll{max-height:none;overflow:visible}nav{display:none}
 .charts{grid-template-columns:1fr 1fr}body{background:#fff;font-size:11px}}
 """.replace("\n", "")
     + CHART_CSS

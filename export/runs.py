@@ -5,17 +5,19 @@ from __future__ import annotations
 import glob
 import os
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..logformat import Gap, RunState, find_logs, head_of, in_order, log_name, run_id_of, siblings, valid_run_id
+from ..logformat.elapsed import in_seconds
+from ..logformat.heal import Healed
 from ..logformat.segments import fold
 from ..logformat.sources import first_look
 
-NANOSECONDS = 10**9
-"""Of a second. An integer: dividing by it rounds once, dividing by 1e9 twice."""
+_NAMED = 5
+"""Bits of a log that are named."""
 _MOST = 100
 """Bytes of a folder's name that come from a run's id."""
 
@@ -46,6 +48,8 @@ class LoadedRun:
     state: RunState
     gaps: list[tuple[str, Gap]] = field(default_factory=list)
     """The log of each gap."""
+    healed: list[tuple[str, str]] = field(default_factory=list)
+    """Logs with flipped bits that reading mended, and which bits these are."""
     runtimes: array[float] = field(default_factory=lambda: array("d"))
     """Seconds that the run had taken at each sample, the time between its logs not counted."""
     status: str = ""
@@ -154,8 +158,11 @@ def load(
     """
     state = RunState(keep_rows=rows)
     loaded = LoadedRun(run.name, run.logs, [clean(shown(log)) for log in run.logs], state)
-    known = 0
+    known = mended = 0
     for index, _ in enumerate(fold(run.logs, state)):
+        if bits := state.healed[mended:]:
+            loaded.healed.append((loaded.shown[index], _told(bits)))
+            mended = len(state.healed)
         loaded.gaps += ((loaded.shown[index], gap) for gap in state.gaps[known:])
         known = len(state.gaps)
         _extend_runtimes(loaded, run.logs[index])
@@ -166,6 +173,11 @@ def load(
     return loaded
 
 
+def _told(bits: Sequence[Healed]) -> str:
+    named = ", ".join(f"bit {bit.bit} of byte {bit.offset}" for bit in bits[:_NAMED])
+    return f"{named}, and {len(bits) - _NAMED} more" if len(bits) > _NAMED else named
+
+
 def _extend_runtimes(loaded: LoadedRun, log: Path) -> None:
     """The samples of a log that was just read count from its start, and on from what the run had taken then."""
     times = loaded.state.samples.timestamps_ns
@@ -174,7 +186,7 @@ def _extend_runtimes(loaded: LoadedRun, log: Path) -> None:
         return
     start = head_of(log).start_time_ns or times[done]
     offset = loaded.state.elapsed.offset
-    loaded.runtimes.extend(offset + (time - start) / NANOSECONDS for time in times[done:])
+    loaded.runtimes.extend(offset + in_seconds(time - start) for time in times[done:])
 
 
 def clean(text: str) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 from urllib.parse import urlsplit
@@ -18,6 +19,9 @@ from urllib.parse import urlsplit
 from .runs import ExportError
 
 _BUFFER = 1 << 20
+_LOGS = (b":W&B", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""How logs, and what is packed with gzip or zstd, begin; no format does."""
+_MOST_MAGIC = max(map(len, _LOGS))
 
 
 class Target(Protocol):
@@ -29,24 +33,28 @@ class Target(Protocol):
     def exists(self, name: str) -> bool:
         """Whether a file of that name is there."""
 
+    def holds_log(self, name: str) -> bool:
+        """Whether that file is a log, a packed one, or a bundle: such a one is never written over."""
+
     def writing(self, name: str) -> Any:
         """A context with a binary file that is put in its place when the context ends well."""
 
 
-def target_of(out: str | os.PathLike[str]) -> Target:
-    """The folder or store that is named.
+def target_of(out: str | os.PathLike[str], sources: Iterable[Path] = ()) -> Target:
+    """The folder or store that is named; `sources` are the logs that are exported.
 
     Raises:
         ExportError: fsspec is not installed, or does not know such a place.
     """
-    return Store(out) if isinstance(out, str) and "://" in out else Folder(Path(out))
+    return Store(out) if isinstance(out, str) and "://" in out else Folder(Path(out), sources)
 
 
 class Folder:
     """A folder of this machine; it need not be there yet."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, sources: Iterable[Path] = ()) -> None:
+        """`sources` are the logs that are exported."""
+        self._root, self._sources = root, frozenset(map(os.path.realpath, sources))
 
     def shown(self, name: str) -> str:
         """See `Target`."""
@@ -56,6 +64,17 @@ class Folder:
         """See `Target`."""
         return os.path.lexists(self._root / name)
 
+    def holds_log(self, name: str) -> bool:
+        """See `Target`."""
+        place = self._root / name
+        if os.path.realpath(place) in self._sources:
+            return True
+        with suppress(OSError):
+            if place.is_file():
+                with place.open("rb") as file:
+                    return file.read(_MOST_MAGIC).startswith(_LOGS)
+        return False
+
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
         """See `Target`. Raises OSError, which names the file."""
@@ -63,13 +82,38 @@ class Folder:
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
         try:
-            with part.open("xb", buffering=_BUFFER) as file:
+            with _naming(place):
+                raw = _NamedFile(part, place)
+            with BufferedWriter(raw, _BUFFER) as file:
                 yield file
-            part.replace(place)
+            with _naming(place):
+                part.replace(place)
         except BaseException:
             with suppress(OSError):
                 part.unlink()
             raise
+
+
+class _NamedFile(FileIO):
+    """A new file whose errors name the one that it becomes."""
+
+    def __init__(self, part: Path, place: Path) -> None:
+        super().__init__(part, "xb")
+        self._place = place
+
+    def write(self, data: Any) -> int:
+        """See `FileIO`."""
+        with _naming(self._place):
+            return super().write(data)
+
+
+@contextmanager
+def _naming(what: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(what), None
+        raise
 
 
 class Store:
@@ -80,12 +124,18 @@ class Store:
         self._shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
         try:
             from fsspec.core import url_to_fs
+            from fsspec.registry import known_implementations
         except ImportError:
             raise ExportError(f"{self._shown}: to write there takes fsspec: install runferry with [remote]") from None
         try:
             self._system, root = url_to_fs(url)
-        except (ImportError, ValueError) as error:
-            raise ExportError(f"{self._shown}: no such place is known ({type(error).__name__})") from None
+        except ImportError:
+            hint = known_implementations.get(parts.scheme, {}).get("err", "a package that is not installed")
+            raise ExportError(f"{self._shown}: fsspec lacks what opens {parts.scheme}://: {hint}") from None
+        except ValueError:
+            raise ExportError(f"{self._shown}: no such place is known") from None
+        except Exception as error:  # each store has errors of its own
+            raise ExportError(f"{self._shown}: cannot be opened: {type(error).__name__}") from None
         self._root = str(root).rstrip("/")
 
     def shown(self, name: str) -> str:
@@ -95,6 +145,16 @@ class Store:
     def exists(self, name: str) -> bool:
         """See `Target`. Raises ExportError."""
         return bool(self._call(name, self._system.exists, f"{self._root}/{name}"))
+
+    def holds_log(self, name: str) -> bool:
+        """See `Target`. Raises ExportError."""
+        return self.exists(name) and self._call(name, self._head, f"{self._root}/{name}").startswith(_LOGS)
+
+    def _head(self, path: str) -> bytes:
+        if not self._system.isfile(path):
+            return b""
+        found: bytes = self._system.cat_file(path, start=0, end=_MOST_MAGIC)
+        return found
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
@@ -126,8 +186,13 @@ class Output:
         """See `Target`."""
         return False
 
+    def holds_log(self, name: str) -> bool:  # noqa: ARG002 - the port's
+        """See `Target`."""
+        return False
+
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:  # noqa: ARG002 - the port's
-        """See `Target`."""
-        yield self._file
-        self._file.flush()
+        """See `Target`. Raises OSError."""
+        with _naming("standard output"):
+            yield self._file
+            self._file.flush()

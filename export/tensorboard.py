@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
+from ..logformat.elapsed import in_seconds
 from ..logformat.history import RUNTIME, STEP, TIMESTAMP
 from .contents import facts, leaves, rows_table, samples_table
 from .report_media import media_file
-from .runs import NANOSECONDS, LoadedRun
+from .runs import LoadedRun
 from .selection import PLACE, Selection
 from .tables import Logged, Wide, free_name
 from .tfrecord import double, float32, inner, text, whole, write_record
@@ -73,7 +74,7 @@ class _Events:
         """`keys` are the tags of the rows, which keep their names."""
         self._file, self._run = file, run
         self._taken = {part for key in keys for part in (key, key.partition("/")[0])}
-        self._start = run.state.info.start_time_ns / NANOSECONDS
+        self._start = in_seconds(run.state.info.start_time_ns)
         self._plugins: dict[str, Plugin] = {}  # of the tags so far: all values of a tag are of one
         self._prefixes: dict[str, bytes] = {}  # of scalars: what stands before the number
         self._lost: Counter[str] = Counter()

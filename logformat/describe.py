@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .elapsed import nanoseconds
+from .elapsed import in_seconds, nanoseconds
 from .history import Path, decode_history
 from .nested import row_of
 from .record import Record
@@ -84,4 +84,4 @@ def _value(text: str) -> Any:
 
 
 def _seconds(timestamp: Any) -> float:
-    return nanoseconds(timestamp) / 1e9
+    return in_seconds(nanoseconds(timestamp))

@@ -119,6 +119,11 @@ def nanoseconds(timestamp: Any) -> int:
     return int(timestamp.seconds * 1_000_000_000 + timestamp.nanos)
 
 
+def in_seconds(nanoseconds: int) -> float:
+    """Nanoseconds as seconds, rounded once: dividing by 1e9 would round twice."""
+    return nanoseconds / 1_000_000_000
+
+
 def seconds_of(text: bytes) -> float:
     """The number that a text says; 0 where it is none."""
     try:

@@ -13,6 +13,7 @@ from .columns import Rows
 from .config import change_config
 from .console import ConsoleLine
 from .elapsed import Elapsed, nanoseconds, seconds_of, shifted_runtime
+from .heal import Healed
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
 from .plainrows import Block
 from .record import Batch, Gap, GapReason, Record
@@ -94,6 +95,8 @@ class RunState:
         """Seconds, from the exit record."""
         self.preempting = False
         self.gaps: list[Gap] = []
+        self.healed: list[Healed] = []
+        """Bits of the logs that reading mended; who reads them says so, as `fold` and `load` do."""
         self.gap_rows: list[int] = []
         """How many of `rows` stand before each of `gaps`: rows may be missing there."""
         self.counts: Counter[str] = Counter()

@@ -133,7 +133,9 @@ def fold(logs: Sequence[Path | BinaryIO], state: RunState, overlap: str = "last"
         state.begin_log(*stitching.begin(index))
         file = open_log(log)
         try:
-            state.add_batches(LogReader(file).batches())
+            reader = LogReader(file)
+            state.add_batches(reader.batches())
+            state.healed += reader.healed
         finally:
             if file is not log:
                 file.close()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import io
 import json
+import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import fsspec
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from runferry.export import ExportError, Options, Selection, export, find_runs
 from runferry.logformat import load, messages
 from support import exports, logs, segments
@@ -199,6 +205,119 @@ def test_a_file_that_is_there_stays(tmp_path, wandb):
     assert len(rows_of(place)) == 2
 
 
+@pytest.mark.parametrize("packed", [bytes, gzip.compress, zstandard.compress])
+def test_a_log_is_never_written_over(tmp_path, packed):
+    """Not even with force, whatever it is called: another log, a packed one, and the one that is exported itself."""
+    log = exports.mixed_run(tmp_path / "wandb")
+    other = tmp_path / "other.csv"
+    other.write_bytes(packed(log.read_bytes()))
+    before = other.read_bytes()
+
+    for paths, out in (([log], other), ([other], other), ([tmp_path / "wandb"], f"file://{other}")):
+        with suppress(ExportError):
+            (outcome,) = export(paths, out, Options("csv", force=True))
+            assert "never written over" in outcome.problems[0]
+        assert other.read_bytes() == before
+
+
+def test_the_log_that_is_exported_is_not_written_over_though_its_beginning_is_damaged(tmp_path):
+    """Nothing in it tells any more that it is one, but that it was read."""
+    log = exports.mixed_run(tmp_path / "wandb").rename(tmp_path / "rows.jsonl")
+    log.write_bytes(b"zzzzzzzzzz" + log.read_bytes()[10:])
+    before = log.read_bytes()
+
+    for out in (log, tmp_path / "wandb" / ".." / "rows.jsonl"):
+        with pytest.raises(ExportError, match="never written over"):
+            export_to(out, log, to="jsonl", force=True, one_table=True)
+    assert log.read_bytes() == before
+
+
+@pytest.mark.parametrize("to", ["csv", "jsonl", "parquet", "tensorboard", "html"])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_a_full_disk_is_told_with_the_file(tmp_path, wandb, monkeypatch, to, at_end):
+    """As it writes, or when it puts the file in its place; nothing of the file stays."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    whats = {"whats": ("rows",)} if to not in {"tensorboard", "html"} else {}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if at_end:
+        monkeypatch.setattr(type(tmp_path), "replace", full)
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        first, *_ = export_to(tmp_path / "out", wandb, to=to, **whats)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    (problem,) = first.problems
+    assert problem.startswith(str(tmp_path / "out" / "a"))
+    assert problem.endswith((": No space left on device", ": File too large"))
+    assert ".part" not in problem
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+
+def test_standard_output_that_takes_no_more_is_named(wandb):
+    """A full disk behind `>` is a problem of the run as any other."""
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        (outcome,) = export([wandb / "run-20260921_141320-a"], "-", Options("csv"), stdout=full)
+
+    assert outcome.problems == ["standard output: No space left on device"]
+
+
+def test_what_a_log_holds_but_nobody_can_read_is_told(tmp_path):
+    """A value that is no JSON, one that nests too deep, a record that is no message; what is not wanted is not missed."""
+    deep = b"[" * 500 + b"]" * 500
+    log = logs.make_log(
+        tmp_path / "run-u.wandb",
+        logs.run_record("u", config={"bad": b"{", "lr": 1}),
+        logs.row(0, {"deep": deep, "x": 1}),
+    )
+    (outcome,) = export_to(tmp_path / "out", log, to="jsonl")
+    (rows,) = export_to(tmp_path / "rows.jsonl", log, to="jsonl")
+
+    assert outcome.problems == [
+        "config: 1 value could not be read (no JSON, or nested too deep): bad",
+        "summary: 1 value could not be read (no JSON, or nested too deep): deep",
+    ]
+    assert rows.problems == []
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_mended_bit_is_told_and_costs_nothing(tmp_path, is_packed):
+    """It is a note with its place, stands in run.json and on the page, and the rows are all there."""
+    whole = exports.mixed_run(tmp_path / "wandb")
+    data = bytearray(whole.read_bytes())
+    data[300] ^= 4
+    log = tmp_path / "run-m.wandb"
+    log.write_bytes(gzip.compress(data) if is_packed else data)
+
+    (outcome,) = export_to(tmp_path / "out", log, to="jsonl")
+    export_to(tmp_path / "page.html", log, to="html")
+
+    assert (outcome.problems, outcome.notes) == (
+        [],
+        [f"{log}: mended, as its checksums prove: bit 2 of byte 300"],
+    )
+    assert json.loads((tmp_path / "out" / "mixed" / "run.json").read_text())["bits_healed"] == 1
+    assert len(rows_of(tmp_path / "out" / "mixed" / "rows.jsonl")) == len(exports.MIXED)
+    assert "<b>flipped bits mended</b>1<" in (tmp_path / "page.html").read_text()
+
+
+def test_times_are_rounded_once(tmp_path):
+    """The double next to the time in nanoseconds, as a reader of the log's own text gets it."""
+    stamp = messages.Timestamp(seconds=1_790_000_000, nanos=100_000_381)
+    run = logs.run_record("t")
+    run.run.start_time.CopyFrom(stamp)
+    log = logs.make_log(tmp_path / "run-t.wandb", run)
+    export_to(tmp_path / "out", log, to="jsonl", whats=("run",))
+
+    exact = float("1790000000.100000381")
+    assert exact != 1790000000100000381 / 1e9
+    assert json.loads((tmp_path / "out" / "t" / "run.json").read_text())["started"] == exact
+
+
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, wandb):
     """An error of the disk is the run's problem, names the cause, and no part of a file stays."""
     (tmp_path / "out").mkdir()
@@ -337,6 +456,27 @@ def test_a_store_that_fails_says_no_more_than_how(tmp_path, wandb, monkeypatch):
     (outcome,) = export([wandb / "run-20260921_141320-a"], "memory://x", Options("csv"))
 
     assert outcome.problems == ["memory://x/a/rows.csv: cannot be written: PermissionError"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ImportError("Install s3fs"), "fsspec lacks what opens s3://: Install s3fs to access S3"),
+        (ValueError("key:secret@bucket"), "no such place is known"),
+        (ConnectionRefusedError("key:secret@bucket"), "cannot be opened: ConnectionRefusedError"),
+    ],
+)
+def test_a_store_that_does_not_open_is_named_with_the_reason(wandb, monkeypatch, error, words):
+    """A package that fsspec wants, an unknown scheme, a host that answers nothing; never with what is secret in the URL."""
+
+    def failing(_):
+        raise error
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", failing)
+    with pytest.raises(ExportError) as refused:
+        export([wandb], "s3://key:secret@bucket/x?token=abc", Options("csv"))
+
+    assert str(refused.value) == f"s3://bucket/x: {words}"
 
 
 @pytest.mark.parametrize(
