@@ -110,9 +110,21 @@ class JsonCommand(click.Command):
             raise
 
 
+def tell_failure(problem: str, *, as_json: bool) -> None:
+    """What ended a command with exit code 1; with `--json` as its last two lines."""
+    if as_json:
+        click.echo(plain_json({"type": "problem", "problem": problem}))
+        click.echo(plain_json({"type": "done", "exit_code": 1, "counts": {}}))
+    else:
+        click.echo(f"Error: {printable(problem)}", err=True)
+
+
 def when(seconds: float) -> str:
-    """A time of this machine's zone, to the second."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    """A time of this machine's zone, to the second; seconds since the epoch, if that is in no calendar."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OSError, OverflowError, ValueError):  # what a damaged log, or one by a wrong clock, says
+        return f"{seconds:g} s"
 
 
 def size(count: int) -> str:

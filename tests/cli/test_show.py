@@ -183,6 +183,19 @@ def test_what_does_not_go_together(here, options):
     assert call(*options, simple_run(here / "wandb")).exit_code == 2
 
 
+def test_times_that_are_in_no_calendar(here):
+    """A log may say anything: it is shown all the same."""
+    run = logs.run_record("x")
+    run.run.start_time.seconds = 2**60
+    said = logs.output("hello\n")
+    said.output_raw.timestamp.seconds = -(2**60)
+    log = logs.make_log(here / "run-x.wandb", run, logs.row(0), said, logs.exit_record(0))
+
+    assert "started  1.15292e+18 s" in call("--summary", log).stdout
+    assert call(log).exit_code == 0
+    assert CliRunner().invoke(group, ["grep", "hello", str(log)]).exit_code == 0
+
+
 class TestFollowing:
     """A log that grows, by the real command."""
 
