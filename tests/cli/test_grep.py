@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 
-import pytest
 from click.testing import CliRunner
 from runferry.cli import group
 from support import logs
+from support.invoke import caller, lines
 from support.logs import simple_run
 
-
-def call(*args, **options):
-    return CliRunner().invoke(group, ["grep", *map(str, args)], catch_exceptions=False, **options)
-
-
-def lines(done):
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+call = caller("grep")
 
 
 def test_lines_with_their_step_and_metrics(here):

@@ -8,19 +8,13 @@ import os
 import subprocess
 import sys
 
-import pytest
 from click.testing import CliRunner
 from runferry.cli import group
 from runferry.logformat import Gap, load, read_records
+from support.invoke import caller, lines
 from support.logs import set_age, simple_run
 
-
-def call(*args, **options):
-    return CliRunner().invoke(group, ["repair", *map(str, args)], catch_exceptions=False, **options)
-
-
-def lines(text):
-    return [json.loads(line) for line in text.splitlines()]
+call = caller("repair")
 
 
 def broken(folder, run_id="a1b2c3d4", **options):
@@ -32,12 +26,6 @@ def broken(folder, run_id="a1b2c3d4", **options):
     data[second.offset + 9 : second.end] = bytes(second.end - second.offset - 9)
     log.write_bytes(data)
     return log
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_damaged_logs_are_written_anew_and_sound_ones_left(here):
@@ -56,12 +44,12 @@ def test_damaged_logs_are_written_anew_and_sound_ones_left(here):
     assert [row["_step"] for row in load(made).rows] == [0, 2, 3, 4]
 
     again = call("--all", "--json")
-    assert [(line.get("verdict"), line["type"]) for line in lines(again.stdout)] == [
+    assert [(line.get("verdict"), line["type"]) for line in lines(again)] == [
         ("failed", "repair"),
         ("repaired", "repair"),
         (None, "done"),
     ]
-    assert (again.exit_code, lines(again.stdout)[-1]["counts"]) == (1, {"failed": 1, "repaired": 1})
+    assert (again.exit_code, lines(again)[-1]["counts"]) == (1, {"failed": 1, "repaired": 1})
 
 
 def test_a_log_that_is_being_written_is_left_alone(here):
@@ -85,10 +73,10 @@ def test_packed_logs_pipes_and_bundles(here):
     assert not any(isinstance(item, Gap) for item in read_records(here / "one.wandb"))
     assert json.loads((here / "one.wandb.repair.json").read_text())["log"] == str(packed)
     pipe = call("-", "-o", "piped", "--json", input=log.read_bytes())
-    assert (pipe.exit_code, lines(pipe.stdout)[0]["log"]) == (0, "standard input")
+    assert (pipe.exit_code, lines(pipe)[0]["log"]) == (0, "standard input")
     assert CliRunner().invoke(group, ["pack", "wandb", "-o", "b.tar.zst"]).exit_code == 0
     bundled = call("b.tar.zst", "-o", "bundled", "--json")
-    assert (bundled.exit_code, lines(bundled.stdout)[0]["verdict"]) == (0, "repaired"), bundled.output
+    assert (bundled.exit_code, lines(bundled)[0]["verdict"]) == (0, "repaired"), bundled.output
 
 
 def test_a_lost_run_record_is_asked_for(here):
@@ -119,7 +107,7 @@ def test_one_that_cannot_be_read_stops_no_other(here):
     os.mkfifo(here / "wandb" / "pipe.wandb")
     (here / "wandb" / "text.wandb").write_text("not a log, but a \x1b[2J letter")
     done = call("--json")
-    found = {line["log"].rsplit("/", 1)[1]: line["reason"] for line in lines(done.stdout)[:-1]}
+    found = {line["log"].rsplit("/", 1)[1]: line["reason"] for line in lines(done)[:-1]}
 
     assert done.exit_code == 1
     assert "directory" in found["folder.wandb"]

@@ -13,23 +13,12 @@ from click.testing import CliRunner
 from runferry.cli import group
 from runferry.logformat import FILE_HEADER, read_records
 from support import logs
+from support.invoke import caller, lines
 from support.logs import simple_run
 
 CLI = [sys.executable, "-m", "runferry.cli"]
 
-
-def call(*args, **options):
-    return CliRunner().invoke(group, ["show", *map(str, args)], catch_exceptions=False, **options)
-
-
-def lines(done):
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+call = caller("show")
 
 
 def test_records_with_their_chunks_and_checksums(here):

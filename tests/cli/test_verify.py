@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 
-import pytest
 from click.testing import CliRunner
 from runferry.cli import group
+from support.invoke import caller, lines
 from support.logs import simple_run
 
-
-def call(*args, **options):
-    return CliRunner().invoke(group, ["verify", *map(str, args)], catch_exceptions=False, **options)
-
-
-def lines(done):
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+call = caller("verify")
 
 
 def test_each_log_has_a_word_and_what_it_lost(here):
