@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..logformat import GapReason, RunState, find_logs, head_of, read_records, run_id_of
+from ..logformat import GapReason, LogReader, RunState, find_logs, head_of, open_log, run_id_of
 from ..logformat.elapsed import in_seconds
 from ..logformat.segments import Head
 from ..sync.clock import SystemClock
@@ -110,7 +110,8 @@ def _row(
     row: dict[str, Any] = {"type": "run", "run": run_id_of(log), "log": str(log)}
     try:
         stat = log.stat()
-        state = RunState(keep_rows=False).add_all(read_records(log))
+        with open_log(log) as file:
+            state = RunState(keep_rows=False).add_batches(LogReader(file).batches())
     except OSError as error:
         return {**row, "status": "unreadable", "problem": error.strerror or str(error)}
     info = state.info

@@ -104,7 +104,8 @@ def _summary_lines(
     info = state.info
     for index, log in enumerate(logs):
         yield f"{'' if index else 'log':<8} {name(log)}"
-    yield f"run      {info.run_id or '(no run record)'}" + (f"  {info.display_name}" if info.display_name else "")
+    nameless = "" if state.has_run else "(no run record)"
+    yield "run      " + "  ".join(filter(None, [info.run_id, info.display_name, nameless]))
     yield f"project  {'/'.join(part for part in (info.entity, info.project) if part) or '(server default)'}"
     if info.start_time_ns:
         yield f"started  {when(info.start_time_ns / 1e9)}, ran {state.runtime:.0f} s"

@@ -106,6 +106,13 @@ def test_rows_of_a_run_are_those_of_all_its_logs(here):
         assert len(lines(call("--metric", "loss", "--json", name))) == count
 
 
+def test_a_summary_says_that_the_run_record_is_missing(here):
+    """The id is then that of the file's name."""
+    log = logs.make_log(here / "run-x.wandb", logs.row(0))
+
+    assert "run      x  (no run record)\n" in call("--summary", log).stdout
+
+
 def test_whatever_holds_a_log(here):
     """Packed, piped, bundled: the same records, by their user's names."""
     log = simple_run(here / "wandb")
