@@ -4,7 +4,7 @@
 |---|---|
 | a bundle, or a volume of one | a folder with its runs |
 | a log packed with gzip or zstd | a folder with that log |
-| `-` | what standard input holds: a bundle, or a log, packed or not |
+| `-`, a named pipe | what it holds: a bundle, or a log, packed or not |
 | a URL (`scheme://..`) | a copy of what lies there, and of that what stands above |
 | anything else | itself |
 
@@ -55,11 +55,9 @@ class Opened:
     def shown(self, path: str | os.PathLike[str]) -> str:
         """How a path is called by the user: `runs.tar.zst:run-x/run-x.wandb`; a plain one as it is."""
         place = Path(path)
-        for made, source in self.sources.items():
-            if place == made:
-                return source
-            if place.is_relative_to(made):
-                return f"{source}:{place.relative_to(made).as_posix()}"
+        for made in (place, *place.parents):
+            if (source := self.sources.get(made)) is not None:
+                return source if made == place else f"{source}:{place.relative_to(made).as_posix()}"
         return os.fspath(path)
 
 
@@ -135,9 +133,10 @@ class _Opener:
         if is_remote(source):
             return fetch(name, self._scratch()), shown(name)
         if name == PIPE:
-            path = self._scratch() / "stdin"
-            self._spool(path, "standard input")
-            return path, "standard input"
+            return self._spool(self._stdin or sys.stdin.buffer, "standard input"), "standard input"
+        if Path(source).is_fifo():  # `<(zstdcat old.zst)` of a shell
+            with Path(source).open("rb") as pipe:
+                return self._spool(pipe, name), name
         return Path(source), name
 
     def _scratch(self) -> Path:
@@ -155,14 +154,15 @@ class _Opener:
         except OSError:  # nobody may write there: it costs no more than that nothing is remembered
             return _Place(self._scratch())
 
-    def _spool(self, path: Path, name: str) -> None:
+    def _spool(self, stream: BinaryIO, name: str) -> Path:
         """Copy a pipe: bundles are read forward and back, logs more than once."""
-        stream = self._stdin or sys.stdin.buffer
+        path = self._scratch() / Path(name).name
         with path.open("xb") as file:
             while data := stream.read(_PIECE):
                 file.write(data)
                 if self._max_size is not None and file.tell() > self._max_size:
                     raise BundleError(f"{name}: refused: it is larger than --max-size")
+        return path
 
     def _bundle(self, path: Path, name: str) -> Path:
         """A folder with what is in a bundle."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -11,7 +13,7 @@ import click
 
 from ..sync.report import counted
 from .paths import SomePath, Source
-from .text import JsonCommand, plain_json, printable, size
+from .text import JsonCommand, plain_json, printable, size, tell_failure
 
 if TYPE_CHECKING:
     from ..bundle import Packed
@@ -28,15 +30,28 @@ class Size(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Bytes."""
         match = _SIZE.fullmatch(str(value).strip())
-        if match is None or not (amount := float(match[1])):
+        amount = float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[(match[2] or "").lower()] if match else 0
+        if not 1 <= amount < math.inf:
             self.fail(f"{value!r} is no size, such as 700MB or 2GiB", param, ctx)
-        return int(amount * (1024 if match[3] else 1000) ** _POWERS[(match[2] or "").lower()])
+        return int(amount)
+
+
+class Target(Source):
+    """A bundle to write, a folder for one that is there, or a URL."""
+
+    name = "target"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: D102 - click's
+        place = super().convert(value, param, ctx)
+        if isinstance(place, Path) and str(value).endswith(("/", os.sep)) and not place.is_dir():
+            raise click.ClickException(f"{printable(str(value))}: no such folder")
+        return place
 
 
 @click.command(cls=JsonCommand)
 @click.argument("paths", nargs=-1, type=SomePath())
 @click.option(
-    "-o", "--out", type=Source(), metavar="FILE", help="The bundle, a folder for it, or a URL.  [default: RUN.tar.zst]"
+    "-o", "--out", type=Target(), metavar="FILE", help="The bundle, a folder for it, or a URL.  [default: RUN.tar.zst]"
 )
 @click.option("--split", type=Size(), metavar="SIZE", help="Volumes of at most this size: 700MB, 2GiB.")
 @click.option(
@@ -69,9 +84,10 @@ def command(
     except (BundleError, UsageError) as error:
         raise click.ClickException(printable(str(error))) from None
     except OSError as error:
+        # What was being written has no name in the error; what could not be begun has.
         where = f"{error.filename}: " if error.filename else ""
-        hint = "what was written stays as .part, and the same call goes on with it"
-        click.echo(f"Error: {printable(where)}{error.strerror or error}; {hint}", err=True)
+        hint = "" if where else "; what was written stays as .part, and the same call goes on with it"
+        tell_failure(f"{where}{error.strerror or error}{hint}", as_json=as_json)
         raise click.exceptions.Exit(1) from None
     _tell(packed, as_json=as_json)
     raise click.exceptions.Exit(packed.exit_code)

@@ -169,7 +169,9 @@ def command(
             if deletes and found.sources:
                 raise click.ClickException("--delete-after-verify deletes run directories, and these runs are packed")
             named = tuple(map(found.shown, found.paths))
-            outputs = Outputs(settings, named, as_json=as_json, report=report_file, metrics=metrics_file)
+            outputs = Outputs(
+                settings, named, as_json=as_json, shown=found.shown, report=report_file, metrics=metrics_file
+            )
             session = Session(counters=outputs.counters)
             with outputs, contextlib.closing(session):
 

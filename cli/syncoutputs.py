@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -33,10 +35,12 @@ class Outputs:
         paths: tuple[str, ...],
         *,
         as_json: bool,
+        shown: Callable[[str], str] = str,
         report: Path | None = None,
         metrics: Path | None = None,
     ) -> None:
         self.counters = Counters()
+        self._shown = shown  # how a log is called by the user
         self._report: ReportFile | None = None
         listeners: list[View] = []
         try:
@@ -54,7 +58,8 @@ class Outputs:
 
     def __call__(self, event: Event) -> None:
         """Tell everybody."""
-        self._tell(event)
+        log = getattr(event, "log", None)
+        self._tell(event if log is None else replace(cast("Any", event), log=self._shown(log)))
 
     def __enter__(self) -> Outputs:  # noqa: PYI034 - `Self` is not there before Python 3.11
         """The reporter itself."""

@@ -10,7 +10,7 @@ import click
 
 from .pack import Size
 from .paths import Source
-from .text import JsonCommand, Printer, plain_json, printable, size, when
+from .text import JsonCommand, Printer, plain_json, printable, size, tell_failure, when
 
 if TYPE_CHECKING:
     from ..bundle import Entry, FileResult, Manifest, Unpacked
@@ -51,6 +51,7 @@ def command(
       0  everything is there
       1  something is lost, refused, differs from what is here, or could not
          be written; or it is not a bundle
+      2  nothing is at the path
     """
     from ..bundle import BundleError, unpack, verify
     from ..bundle.errors import NoBundleError
@@ -79,13 +80,9 @@ def command(
             )
     except NoBundleError as error:
         raise click.ClickException(printable(str(error))) from None
-    except BundleError as error:
-        say(
-            plain_json({"type": "problem", "problem": str(error)}) if as_json else f"Error: {printable(str(error))}",
-            err=not as_json,
-        )
-        if as_json:
-            say(plain_json({"type": "done", "exit_code": 1, "counts": {}}))
+    except (BundleError, OSError) as error:
+        where = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        tell_failure(where, as_json=as_json)
         raise click.exceptions.Exit(1) from None
     _finish(say, done, counts, verified=verifies, as_json=as_json)
     raise click.exceptions.Exit(done.exit_code)

@@ -88,6 +88,20 @@ def test_a_log_from_a_pipe_gets_the_name_of_its_run(log):
         assert (path.name, path.read_bytes()) == (log.name, log.read_bytes())
 
 
+@pytest.mark.parametrize("kind", STREAMS)
+def test_a_named_pipe_is_read_as_standard_input(log, tmp_path, kind):
+    """As `<(zstdcat old.zst)` gives one, and under the name that it was given by."""
+    packed = PACKINGS[kind](log, tmp_path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(packed.read_bytes()))
+    writer.start()
+    with opened(pipe) as found:
+        assert load(found.paths[0]).row_count == 5
+        assert found.shown(found.paths[0]) == str(pipe)
+    writer.join()
+
+
 def test_plain_paths_stay_what_they_are(log, tmp_path):
     """Logs, folders, what is not there, and files that are something else: the command itself says what is wrong."""
     (tmp_path / "text").write_text("no log")

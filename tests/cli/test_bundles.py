@@ -108,6 +108,31 @@ def test_exit_codes(runs):
     assert run(runs, "unpack", "b.tar.zst", "--list").returncode == 0
 
 
+def test_a_place_that_is_not_there_is_said(runs):
+    """A folder that is missing is no wish for a file of its name; with `--json`, too, each call ends with `done`."""
+    folder = run(runs, "pack", "-o", "nothing/")
+    below = run(runs, "pack", "-o", "nothing/b.tar.zst", "--json")
+    run(runs, "pack", "-o", "b.tar.zst")
+    (runs / "file").write_bytes(b"")
+    beneath = run(runs, "unpack", "b.tar.zst", "-C", "file/x", "--json")
+
+    assert (folder.returncode, folder.stderr) == (2, b"Error: nothing/: no such folder\n")
+    assert b"same call goes on" not in below.stdout
+    for done in (below, beneath):
+        assert done.returncode == 1
+        assert [line["type"] for line in lines(done)] == ["problem", "done"]
+        assert lines(done)[-1]["exit_code"] == 1
+
+
+@pytest.mark.parametrize("size", ["0.5", "0", "9" * 400, "1e9", "-1", "10 MBB"])
+def test_sizes_that_are_none_are_refused(runs, size):
+    """Also those that would round to nothing, or to no end."""
+    done = run(runs, "pack", "--split", size)
+
+    assert done.returncode == 2
+    assert b"is no size" in done.stderr
+
+
 def test_patterns_are_taken(runs):
     """In quotes, for shells that expand none."""
     assert lines(run(runs, "pack", "wandb/run-*-going", "--json"))[-1]["counts"]["logs"] == 1
@@ -193,6 +218,7 @@ def test_a_bundle_is_synced_once(tmp_path, server):
 
     assert (first.returncode, again.returncode) == (0, 0)
     assert (ends["packed"]["verdict"], ends["packed"]["rows_sent"]) == ("synced", 20)
+    assert ends["packed"]["log"] == f"b.tar.zst:{log.parent.name}/{log.name}"
     assert [line["loss"] for line in held] == [1 / (1 + step) for step in range(20)]
     assert server.file("local", "proj", "packed", "weights.bin") == b"weights"
     assert later["packed"]["verdict"] == "synced"
