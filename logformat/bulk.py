@@ -11,7 +11,8 @@ import orjson
 
 from .history import Path
 from .plainrows import Block, Gathered, PlainRows, in_blocks
-from .record import Batch, Record
+from .record import Batch, Entry, Record
+from .summary import Column, MetricSummaries
 from .values import glance
 
 if TYPE_CHECKING:
@@ -25,13 +26,53 @@ _SCALARS = _NUMBERS | {str, bool}
 
 
 @dataclass
-class CellBlock(Block):
-    """Rows that stand one behind the other, and their values by key."""
+class FoldBlock(Block):
+    """Rows that stand one behind the other, with the values of those metrics that have summaries of their own."""
+
+    defined: list[Column] = field(default_factory=list)
+
+
+@dataclass
+class CellBlock(FoldBlock):
+    """The same with the values of all keys."""
 
     cells: list[Cells] = field(default_factory=list)
 
 
-class CellRows(PlainRows):
+class FoldRows(PlainRows):
+    """Makes blocks of rows for states that keep none."""
+
+    def __init__(self, metrics: MetricSummaries) -> None:
+        """`metrics`: what is defined; that does not change between `gather` and `block`."""
+        super().__init__(folds=True)
+        self._metrics = metrics
+
+    def gather(self, entries: list[Entry], base: int) -> Gathered:
+        """See `PlainRows`. Where metrics have summaries of their own, what summary records say of rows takes the long way."""
+        rows = super().gather(entries, base)
+        if self._metrics.has_rules:
+            rows.breaks = sorted([*rows.breaks, *(place for place, _ in rows.smalls)])
+            rows.smalls = []
+            odd = {sign for sign, path in self._path_of.items() if self._metrics.opens(path)}
+            rows.steps = [
+                None if rows.announced[row] or (step is not None and not odd.isdisjoint(rows.signs[row])) else step
+                for row, step in enumerate(rows.steps)
+            ]
+        return rows
+
+    def block(self, rows: Gathered, first: int, end: int, place: int, spoken: bytes) -> FoldBlock:
+        """See `PlainRows`."""
+        block = FoldBlock(**vars(super().block(rows, first, end, place, spoken)))
+        if self._metrics.has_rules:
+            for path, having, items in self.cells(rows, first, end):
+                if self._metrics.defines(path):
+                    texts = [rows.values[item] for item in items]
+                    block.defined.append((path, texts, having[-1] == end - 1 - first))
+                    block.leaves.pop(path, None)
+        return block
+
+
+class CellRows(FoldRows):
     """Makes blocks of rows with their values."""
 
     def block(self, rows: Gathered, first: int, end: int, place: int, spoken: bytes) -> CellBlock:
@@ -62,20 +103,23 @@ class BatchFold:
 
     def __init__(self, state: RunState, *, keep_rows: bool) -> None:
         self._state = state
-        self._rows = CellRows(folds=True) if keep_rows else PlainRows(folds=True)
+        self._rows = (CellRows if keep_rows else FoldRows)(state.metric_summaries)
 
     def add(self, batch: Batch) -> None:
-        """Take the next batch into account."""
-        in_blocks(batch, batch.entries, self._rows, self)
+        """Take the next batch into account: up to each definition of a metric, as those behind it are folded otherwise."""
+        begin = 0
+        for end in [at + 1 for at, entry in enumerate(batch.entries) if entry[0] == "metric"] + [len(batch.entries)]:
+            in_blocks(batch, batch.entries[begin:end], self._rows, self)
+            begin = end
 
     def begin_block(self) -> tuple[bytes | None, bytes] | None:
         """See `Taker`."""
         state = self._state
         return (state.row_step, state.summary_step) if state.takes_blocks else None
 
-    def take_block(self, block: Block) -> None:
+    def take_block(self, block: FoldBlock) -> None:
         """See `Taker`."""
-        self._state.add_block(block)
+        self._state.add_block(block, block.defined)
         if isinstance(block, CellBlock):
             self._state.rows.extend(len(block.offsets), block.cells)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from .record import Batch, Gap, GapReason, Record
 from .runinfo import RunInfo, is_node
 from .samples import Samples, sample_values
 from .steps import ALL_STEPS, StepCounter, Steps
-from .summary import MetricSummaries, Summary
+from .summary import Column, MetricSummaries, Summary
 from .terminal import Terminal
 
 _STREAMS = {0: "stderr", 1: "stdout"}
@@ -106,7 +106,8 @@ class RunState:
         self._summary = Summary()
         self._summary_step = b""
         """The step that the latest summary record carries: logs of the peer hold it just before the row itself."""
-        self._folds = MetricSummaries()
+        self.metric_summaries = MetricSummaries()
+        """The metrics that are not simply their last values."""
         self._started_ns = 0
         self._is_later = False
         """A later log of the run is read. What its records say of a minimum or a mean is that of its own rows."""
@@ -176,8 +177,11 @@ class RunState:
         self.counts["history"] += 1
         self._fold_row(paths, texts, overwritten=overwritten)
 
-    def add_block(self, block: Block) -> None:
-        """As `add`, for plain rows and the summary records among them; `rows` are left to who calls it."""
+    def add_block(self, block: Block, defined: Sequence[Column] = ()) -> None:
+        """As `add`, for plain rows and the summary records among them; `rows` are left to who calls it.
+
+        Where `folds_metrics`, `defined` has the metrics with summaries of their own, which the block leaves out.
+        """
         count = len(block.offsets)
         self.counts["history"] += count
         if block.summaries:
@@ -191,6 +195,7 @@ class RunState:
         self.elapsed.saw_seconds(block.runtime_s)
         self._summary.update(tuple(block.leaves), list(block.leaves.values()), nulls=True)
         self._summary_step = block.spoken
+        self.metric_summaries.apply_many(defined, self._summary)
 
     def begin_log(self, steps: Steps = ALL_STEPS, step_shift: int = 0) -> None:
         """What comes next is of another log: its first row is no part of the last one, and how the run ends is its word.
@@ -258,9 +263,9 @@ class RunState:
 
     @property
     def takes_blocks(self) -> bool:
-        """Whether `add_block` may be used: nothing has to be done to each row by itself."""
+        """Whether `add_block` may be used: nothing has to be done to each row by itself, if no metrics are folded."""
         is_plain = self._steps is ALL_STEPS and not self._step_shift and not self.elapsed.shift
-        return is_plain and self._by_core and not self.folds_metrics
+        return is_plain and self._by_core
 
     @property
     def replaces_summary(self) -> bool:
@@ -270,7 +275,7 @@ class RunState:
     @property
     def folds_metrics(self) -> bool:
         """Whether a metric was defined whose summary is not simply its last value."""
-        return self._folds.has_rules
+        return self.metric_summaries.has_rules
 
     @property
     def console_rest(self) -> list[ConsoleLine]:
@@ -372,10 +377,10 @@ class RunState:
             return
         if text is not None and shown is not None and text == self._summary_step:
             # The summary record before it says what the row made.
-            self._folds.apply(paths, texts, self._summary if self._is_later else None, part=part)
+            self.metric_summaries.apply(paths, texts, self._summary if self._is_later else None, part=part)
             self._summary.set(STEP, shown)
             return
-        plain_paths, plain_texts = self._folds.apply(paths, texts, self._summary, part=part)
+        plain_paths, plain_texts = self.metric_summaries.apply(paths, texts, self._summary, part=part)
         self._summary.update(plain_paths, plain_texts)
 
     def _reached(self, step: int) -> None:
@@ -436,7 +441,7 @@ class RunState:
             paths = paths[:at] + paths[at + 1 :]
         texts = self.elapsed.in_summary(paths, texts)
         if self._is_later:
-            kept = [pair for pair in zip(paths, texts, strict=True) if not self._folds.makes(pair[0])]
+            kept = [pair for pair in zip(paths, texts, strict=True) if not self.metric_summaries.makes(pair[0])]
             paths, texts = tuple(path for path, _ in kept), [text for _, text in kept]
         self._summary.update(paths, texts, nulls=True)
 
@@ -489,7 +494,7 @@ class RunState:
         else:
             self.metrics[index].MergeFrom(metric)
             metric = self.metrics[index]
-        self._folds.define(metric)
+        self.metric_summaries.define(metric)
 
     def _telemetry(self, record: Record) -> None:
         self.telemetry = record.message()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 from .constants import MAX_NESTING
 from .history import SHAPES_KEPT, Path
-from .values import loads
+from .values import loads, loads_all
 
+Column = tuple[Path, Sequence[bytes], bool]
+"""A key of rows that stand one behind the other: the JSON texts of those that have it; whether the last row is one of them."""
 _KINDS = ("min", "max", "mean", "best", "last", "first")
 _DOUBLE_BITS = 1023  # an integer of more bits may be no double, and neither sums nor means of it are
 _LEVELS = re.compile(r"(?<!\\)\.")
@@ -109,6 +113,7 @@ class MetricSummaries:
     def __init__(self) -> None:
         self._rules: dict[Path, Any] = {}  # path -> MetricRecord
         self._globs: dict[str, Any] = {}  # the first that matches counts
+        self._own: set[tuple[str, str]] = set()  # names and globs of definitions that give a summary of its own
         self._above: set[Path] = set()  # what rules of several levels lie below
         self._matched: dict[Path, Any] = {}
         self._state: dict[Path, dict[str, Any]] = {}
@@ -126,13 +131,22 @@ class MetricSummaries:
                 self._above.update(path[:depth] for depth in range(1, len(path)))
         elif metric.glob_name:
             self._globs[metric.glob_name] = metric
+        (self._own.add if _is_special(metric) else self._own.discard)((metric.name, metric.glob_name))
         self._matched.clear()
         self._shapes.clear()
 
     @property
     def has_rules(self) -> bool:
         """Whether a definition gives any metric a summary of its own."""
-        return any(map(_is_special, (*self._rules.values(), *self._globs.values())))
+        return bool(self._own)
+
+    def defines(self, path: Path) -> bool:
+        """Whether a definition gives this metric a summary of its own."""
+        return self._special(path) is not None
+
+    def opens(self, path: Path) -> bool:
+        """Whether a value at this path, if it is an object, may hold defined metrics."""
+        return path in self._above
 
     def makes(self, path: Path) -> bool:
         """Whether rows of a defined metric made this leaf of the summary."""
@@ -170,6 +184,20 @@ class MetricSummaries:
                 self._fold(path, text, metric, summary)
         return tuple(path for path, _ in kept), [text for _, text in kept]
 
+    def apply_many(self, columns: Sequence[Column], summary: Summary) -> None:
+        """As `apply` for rows that stand one behind the other, none a further part: the columns of metrics for which `defines`.
+
+        No text is null. None of the rows holds an object for which `opens`.
+        """
+        self._before.clear()
+        for path, texts, is_in_last in columns:
+            metric = self._special(path)
+            if not metric.summary.none:
+                many = texts[:-1] if is_in_last else texts
+                self._fold_many(path, many, metric, summary)
+                if is_in_last:  # to which a part may come
+                    self._fold(path, texts[-1], metric, summary)
+
     def _opened(self, path: Path, text: bytes) -> Iterator[tuple[Path, bytes]]:
         """An item as it is; of an object that came whole, and may hold defined metrics, each value by itself."""
         if path not in self._above:
@@ -198,6 +226,19 @@ class MetricSummaries:
         self._matched[path] = metric
         return metric
 
+    def _fold_many(self, path: Path, texts: Sequence[bytes], metric: Any, summary: Summary) -> None:
+        """As `_fold` for values of several rows."""
+        numbers = _numbers(texts)
+        if not numbers:
+            for text in texts:
+                self._fold(path, text, metric, summary)
+                self._before.pop(path, None)
+            return
+        state = self._state.setdefault(path, {})
+        _count(state, numbers, metric)
+        for kind in _kinds_of(metric):
+            summary.set((*path, kind), _dumps(state[kind]))
+
     def _fold(self, path: Path, text: bytes, metric: Any, summary: Summary | None) -> None:
         try:
             value = loads(text)
@@ -205,24 +246,18 @@ class MetricSummaries:
             return
         if value is None:
             return
-        if isinstance(value, int) and value.bit_length() > _DOUBLE_BITS:
-            value = math.inf if value > 0 else -math.inf
         again = path in self._before
         state = self._state[path] = self._before.setdefault(path, self._state.get(path, {})).copy()
-        state["last"] = value
-        state.setdefault("first", value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            for kind, better in (("min", min), ("max", max)):
-                # As in the peer, one NaN is the extreme of everything: it is not passed over in silence.
-                before = state.get(kind, value)
-                state[kind] = math.nan if math.isnan(before) or math.isnan(value) else better(before, value)
-            state["count"] = state.get("count", 0) + 1
-            state["total"] = state.get("total", 0.0) + float(value)  # the sum of large integers may be no double
-            state["mean"] = state["total"] / state["count"]
-            state["best"] = state["max" if metric.goal == 2 else "min"]
+            if isinstance(value, int) and value.bit_length() > _DOUBLE_BITS:
+                value = math.inf if value > 0 else -math.inf
+            _count(state, [value], metric)
+        else:
+            state["last"] = value
+            state.setdefault("first", value)
         if summary is None:
             return
-        kinds = [kind for kind in _KINDS if getattr(metric.summary, kind)]
+        kinds = _kinds_of(metric)
         wanted = [kind for kind in kinds if kind in state]
         if again and len(wanted) < len(kinds):  # a number that has become a text
             for kind in kinds:
@@ -231,6 +266,39 @@ class MetricSummaries:
             summary.set((*path, kind), _dumps(state[kind]))
         if not wanted:  # a text has no minimum: it says what it is
             summary.set(path, text)
+
+
+def _numbers(texts: Sequence[bytes]) -> list[float]:
+    """The values of texts that are all numbers, none beyond doubles; else nothing."""
+    try:
+        values = loads_all(list(texts))
+    except ValueError:
+        return []
+    kinds = set(map(type, values))
+    if not kinds <= {int, float}:
+        return []
+    is_beyond = int in kinds and any(type(value) is int and value.bit_length() > _DOUBLE_BITS for value in values)
+    return [] if is_beyond else values
+
+
+def _count(state: dict[str, Any], values: list[float], metric: Any) -> None:
+    """Add numbers to what is known of a metric's values."""
+    state["last"] = values[-1]
+    state.setdefault("first", values[0])
+    has_nan = any(map(math.isnan, values))
+    for kind, best in (("min", min), ("max", max)):
+        # As in the peer, one NaN is the extreme of everything: it is not passed over in silence.
+        before = state.get(kind, values[0])
+        state[kind] = math.nan if has_nan or math.isnan(before) else best(before, *values)
+    state["count"] = state.get("count", 0) + len(values)
+    # One after the other, as they came: `sum` rounds otherwise. (The sum of large integers may be no double.)
+    state["total"] = reduce(add, map(float, values), state.get("total", 0.0))
+    state["mean"] = state["total"] / state["count"]
+    state["best"] = state["max" if metric.goal == 2 else "min"]
+
+
+def _kinds_of(metric: Any) -> list[str]:
+    return [kind for kind in _KINDS if getattr(metric.summary, kind)]
 
 
 def _is_special(metric: Any) -> bool:

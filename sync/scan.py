@@ -237,7 +237,8 @@ class Scan:
     def begin_block(self) -> tuple[bytes | None, bytes] | None:
         """See `Taker`."""
         state = self._state
-        return (state.row_step, state.summary_step) if state.takes_blocks else None
+        is_quick = state.takes_blocks and not state.folds_metrics
+        return (state.row_step, state.summary_step) if is_quick else None
 
     def take_block(self, block: Block) -> None:
         """Fold a block of plain rows."""

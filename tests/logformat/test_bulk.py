@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from unittest import mock
 
 import pytest
@@ -41,7 +42,9 @@ PAIRS = st.lists(st.tuples(KEYS, PLAIN), max_size=5, unique_by=lambda pair: pair
 ROW = st.tuples(
     PAIRS, st.sampled_from(["+1"] * 6 + ["+0", "-1", "none", "1.5"]), st.sampled_from(["", "", "same", "other", "step"])
 )
-OTHER = st.sampled_from(["console", "stats", "config", "run", "metric", "max", "bad", "exit", "header", "python"])
+OTHER = st.sampled_from(
+    ["console", "stats", "config", "run", "metric", "max", "all", "glob", "inner", "bad", "exit", "header", "python"]
+)
 SCRIPT = st.lists(st.lists(ROW, min_size=1, max_size=6) | OTHER, max_size=12)
 
 
@@ -82,6 +85,13 @@ def payloads(script):
         else:
             metric = messages.MetricRecord(name="acc", step_metric="_step")
             metric.summary.max = part == "max"
+            of_all = messages.MetricRecord(name="loss", goal=2 if step % 2 else 1)
+            for kind in ("min", "max", "mean", "best", "last", "first"):
+                setattr(of_all.summary, kind, True)
+            by_glob = messages.MetricRecord(glob_name="train*")
+            by_glob.summary.mean = True
+            inner = messages.MetricRecord(name="n.x")
+            inner.summary.min = True
             stats = messages.StatsRecord(timestamp=messages.Timestamp(seconds=100 + step))
             stats.item.add(key="cpu", value_json=str(step / 2))
             run = messages.RunRecord(run_id="r", start_time=messages.Timestamp(seconds=5 + step))
@@ -89,6 +99,9 @@ def payloads(script):
             by_python.telemetry.cli_version = "0.12.0"  # which writes the whole summary each time
             fields = {
                 "python": {"run": by_python},
+                "all": {"metric": of_all},
+                "glob": {"metric": by_glob},
+                "inner": {"metric": inner},
                 "console": {"output_raw": messages.OutputRecord(line=f"line {step}\nrest")},
                 "stats": {"stats": stats},
                 "config": {"config": fill("update", messages.ConfigRecord(), [("c", str(step))])},
@@ -168,6 +181,40 @@ def test_rows_of_the_usual_form_are_taken_many_at_once():
 
     assert len(state.rows) == 2000
     assert alone.call_count <= 6
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_rows_of_defined_metrics_are_taken_many_at_once(keep):
+    """Their summaries are those of the rows one by one: means are summed in order, the first value stays the first."""
+    rows = [([("loss", str(math.sin(step) / 3)), ("acc", "1")], "+1", "") for step in range(2000)]
+    log = log_of(*payloads(["all", rows[:1500], "console", rows[1500:]]))
+
+    with mock.patch.object(RunState, "add_block", autospec=True, side_effect=RunState.add_block) as blocks:
+        state = RunState(keep_rows=keep).add_batches(LogReader(io.BytesIO(log)).batches())
+
+    assert sum(len(call.args[1].offsets) for call in blocks.call_args_list) > 1900
+    values = [math.sin(step) / 3 for step in range(2000)]
+    total = 0.0
+    for value in values:
+        total += value
+    assert state.summary["loss"] == {
+        "min": min(values),
+        "max": max(values),
+        "best": min(values),
+        "mean": total / 2000,
+        "first": values[0],
+        "last": values[-1],
+    }
+
+
+def test_a_part_behind_rows_taken_at_once_replaces_what_its_row_counted():
+    """The row counts once, with the later value of the metric."""
+    part = [([("loss", "9")], "+0", "")]
+    log = log_of(*payloads(["all", [([("loss", str(step))], "+1", "") for step in range(5)], part]))
+
+    state = RunState().add_batches(LogReader(io.BytesIO(log)).batches())
+
+    assert state.summary["loss"]["mean"] == (0 + 1 + 2 + 3 + 9) / 5
 
 
 def test_a_poll_costs_what_is_new(monkeypatch):
