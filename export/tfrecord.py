@@ -9,7 +9,7 @@ The checksum is CRC-32C (Castagnoli); masked, it is rotated right by 15 bits, pl
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import cache, lru_cache
 from typing import BinaryIO
 
 from ..logformat.wire import BYTES, FIXED32, FIXED64, VARINT, write_varint
@@ -25,19 +25,24 @@ _FLOAT = struct.Struct("<f")
 
 def write_record(file: BinaryIO, data: bytes) -> None:
     """Append one record."""
-    length = _LENGTH.pack(len(data))
-    file.write(b"".join((length, _masked(length), data, _masked(data))))
+    file.write(b"".join((_head(len(data)), data, _masked(data))))
+
+
+@lru_cache(4096)
+def _head(size: int) -> bytes:
+    length = _LENGTH.pack(size)
+    return length + _masked(length)
 
 
 def crc32c(data: bytes) -> int:
     """CRC-32C, eight bytes at a time: by what each pair of bytes amounts to so many pairs before the end."""
-    at_end, one_on, two_on, three_on = _tables()
+    bytewise, at_end, one_on, two_on, three_on = _tables()
     crc = 0xFFFF_FFFF
     even = len(data) & ~7
     for first, second, third, fourth in _FOUR_PAIRS.iter_unpack(memoryview(data)[:even]):
         crc = three_on[first ^ crc & 0xFFFF] ^ two_on[second ^ crc >> 16] ^ one_on[third] ^ at_end[fourth]
     for byte in data[even:]:
-        crc = _byte(crc ^ byte) ^ crc >> 8
+        crc = bytewise[crc & 0xFF ^ byte] ^ crc >> 8
     return crc ^ 0xFFFF_FFFF
 
 
@@ -47,18 +52,18 @@ def _masked(data: bytes) -> bytes:
 
 
 @cache
-def _tables() -> tuple[list[int], list[int], list[int], list[int]]:
+def _tables() -> tuple[list[int], ...]:
+    """By a byte, and by pairs of bytes that stand at the end, and one, two and three pairs before it."""
     bytewise = [_byte(value) for value in range(256)]
     first = [bytewise[value & 0xFF] ^ value >> 8 for value in range(1 << 16)]
     pairs = [bytewise[crc & 0xFF] ^ crc >> 8 for crc in first]
     tables = [pairs]
     for _ in range(3):
         tables.append([pairs[crc & 0xFFFF] ^ crc >> 16 for crc in tables[-1]])
-    return tables[0], tables[1], tables[2], tables[3]
+    return bytewise, *tables
 
 
 def _byte(crc: int) -> int:
-    crc &= 0xFF
     for _ in range(8):
         crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
     return crc
