@@ -374,6 +374,26 @@ def lie(frame, plain, /, **more):
     return label.encoded() + frame
 
 
+def test_a_bundle_without_a_manifest_has_one_limit_for_all_its_files(tmp_path):
+    """Logs with holes are longer than the blocks that are there: together they take no more than the limit."""
+    names = [f"run-{number}/run-{number}.wandb" for number in range(3)]
+    data = bytes([1]) * (3 << 20)
+    archive = b"".join(member(name, data) for name in names)
+    size = len(archive) // 3
+    ends = (
+        [archive[size * n : size * n + 1024] for n in range(3)],
+        [archive[size * n - 1024 : size * n] for n in (1, 2, 3)],
+    )
+    blocks = [
+        block(head, size * n) + block(tail, size * (n + 1) - 1024, NO_MEMBER)
+        for n, (head, tail) in enumerate(zip(*ends, strict=True))
+    ]
+    put(tmp_path, b"".join(blocks))
+    done = unpack(tmp_path / "b.tar.zst", tmp_path / "out", max_size=7 << 20)
+
+    assert [file.fate for file in done.files] == [Fate.DAMAGED, Fate.DAMAGED, Fate.FAILED]
+
+
 def test_a_frame_that_is_larger_than_its_label_says_is_not_decompressed():
     """Neither by the size in the frame, nor by a frame without one."""
     zeros = bytes(64 * BLOCK_SIZE)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -129,9 +130,12 @@ def test_two_that_make_one_bundle_do_not_mix(runs, tmp_path, split, call):
     assert bundles(tmp_path) == bundles(tmp_path / "whole")
 
 
-def test_one_that_ends_while_another_begins_is_not_written_over(runs, tmp_path):
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_one_that_ends_while_another_begins_is_not_written_into(runs, tmp_path, overwrite):
     """What was opened as unfinished and is finished by the time it can be had is no file to go on with."""
     target = tmp_path / "b.tar.zst"
+    (tmp_path / "whole").mkdir()
+    pack(runs, tmp_path / "whole" / "b.tar.zst")
 
     class Late(BrokenDisk):
         def lock(self, file):
@@ -140,9 +144,65 @@ def test_one_that_ends_while_another_begins_is_not_written_over(runs, tmp_path):
                 target.write_bytes(b"finished")
             return super().lock(file)
 
-    with pytest.raises(BundleError, match="there already"):
-        pack(runs, target, disk=Late())
-    assert target.read_bytes() == b"finished"
+    if overwrite:
+        pack(runs, target, overwrite=True, disk=Late())
+        assert bundles(tmp_path) == bundles(tmp_path / "whole")
+    else:
+        with pytest.raises(BundleError, match="there already"):
+            pack(runs, target, disk=Late())
+        assert target.read_bytes() == b"finished"
+
+
+@pytest.mark.parametrize("split", [0, SPLIT])
+def test_nothing_stays_of_what_interrupted_calls_left(runs, tmp_path, split):
+    """Neither behind the blocks that are kept, nor beside: unfinished files of the other shape, a longer list of volumes."""
+    (tmp_path / "whole").mkdir()
+    pack(runs, tmp_path / "whole" / "b.tar.zst", split=split)
+    last = sorted(bundles(tmp_path / "whole"))[-2 if split else -1]
+    for name, data in bundles(tmp_path / "whole").items():
+        if not name.endswith(".sha256"):
+            more = b"left" * 10_000 if name == last else b""
+            (tmp_path / f"{name}{'.part' if not split else ''}").write_bytes(data + more)
+    (tmp_path / "b.tar.zst.sha256.part").write_bytes(b"left" * 10_000)
+    if split:
+        (tmp_path / "b.tar.zst.part").write_bytes(b"left" * 10_000)
+    pack(runs, tmp_path / "b.tar.zst", split=split)
+
+    assert bundles(tmp_path) == bundles(tmp_path / "whole")
+
+
+def test_volumes_that_are_being_replaced_have_no_list(runs, tmp_path):
+    """It says that all are there, of one bundle."""
+    pack(runs, tmp_path / "b.tar.zst", split=SPLIT)
+    (runs / "run-20260921_141320-a1b2c3d4" / "files" / "a_new_one").write_bytes(b"x")
+    counting = BrokenDisk()
+    counting.at = 4
+    with pytest.raises(Killed):
+        pack(runs, tmp_path / "b.tar.zst", split=SPLIT, overwrite=True, disk=counting)
+
+    assert not (tmp_path / "b.tar.zst.sha256").exists()
+
+
+def test_smaller_volumes_keep_nothing_that_is_too_large(tmp_path):
+    """Blocks are as large in both: what is kept of a larger volume ends where the smaller one does."""
+    log = simple_run(tmp_path / "wandb", rows=4)
+    (log.parent / "files" / "noise").write_bytes(random.Random(1).randbytes(9 << 20))
+    pack(log, tmp_path / "b.tar.zst", split=8 << 20)
+    packed = pack(log, tmp_path / "b.tar.zst", split=5 << 20, overwrite=True)
+
+    assert [Path(path).stat().st_size <= 5 << 20 for path in packed.files] == [True] * 4
+    assert unpack(tmp_path / "b.tar.zst", tmp_path / "out").exit_code == 0
+
+
+def test_what_gets_its_name_is_on_the_device(runs, tmp_path):
+    """Each file is brought there before it is moved."""
+    packing, unpacking = BrokenDisk(), BrokenDisk()
+    pack(runs, tmp_path / "b.tar.zst", split=SPLIT, disk=packing)
+    unpack(tmp_path / "b.tar.zst", tmp_path / "out", disk=unpacking)
+    for calls in (packing.calls, unpacking.calls):
+        orders = [call for call in calls if call in {"write", "sync", "replace"}]
+        assert orders.count("replace") >= 3
+        assert all(before == "sync" for before, call in pairwise(orders) if call == "replace")
 
 
 def test_two_that_unpack_one_file_do_not_mix(runs, tmp_path):
