@@ -25,6 +25,8 @@ from .console import MAX_LINE, ConsoleLine
 SCREEN_ROWS = 100
 """Rows that can still change. Screens that draw bars are smaller."""
 
+_COLUMNS = 512
+"""Of a wide screen: the cursor moves no further to the right, unless the row is longer."""
 _WIDEST = 1 << 14  # characters of a row that can be changed; no bar is wider
 _LONGEST_SEQUENCE = 4096  # characters; what begins like a sequence and goes on longer is none
 _SEQUENCE = (
@@ -116,6 +118,7 @@ class Terminal:
             row = self._screen[self._at]
         if not row.width:
             row.begun_ns = timestamp_ns
+        self._column = min(self._column, max(_COLUMNS, row.width))
         row.write(self._column, text, self._colour)
         self._column += len(text)
         self._colour = ""
@@ -152,13 +155,14 @@ class Terminal:
             if number == 0:
                 row.erase(self._column, 0)
                 for below in self._screen[self._at + 1 :]:
+                    if not below.width:
+                        continue
                     below.erase(0, 2)
                     if below.place >= 0 and self._lines is not None:
                         self._lines[below.place] = ConsoleLine(below.begun_ns, self.stream, "")
-        elif kind == "G":
-            self._column = max(number, 1) - 1
-        elif kind in "CD":
-            self._column = min(max(0, self._column + max(number, 1) * (1 if kind == "C" else -1)), _WIDEST)
+        elif kind in "CDG":
+            to = {"C": self._column + max(number, 1), "D": self._column - max(number, 1), "G": number - 1}[kind]
+            self._column = min(max(0, to), max(_COLUMNS, row.width))
         else:
             self._at = min(max(0, self._at + max(number, 1) * (1 if kind in "BE" else -1)), len(self._screen) - 1)
             if kind in "EF":

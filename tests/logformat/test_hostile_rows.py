@@ -50,6 +50,7 @@ LOGS = {
     "names alike": times(lambda at: row(at, (("a.b",) * (at % 50 + 1), "1"), (("a", "b") * (at % 50 + 1), "1"))),
     "up and down": [output("".join(f"{at}\n" for at in range(100))), *times(lambda at: output("\x1b[50A\x1b[Jx\n"))],
     "a wide line again and again": [output("x" * 16_000), *times(lambda at: output("\ry\n\x1b[A"))],
+    "an empty screen erased": [output("x\n" * 99 + "\x1b[99A"), *times(lambda at: output("\x1b[J" * 30))],
     "beginnings of sequences": times(lambda at: output("\x1b]" + "x" * 90)),
 }
 

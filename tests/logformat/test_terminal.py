@@ -111,6 +111,21 @@ def test_only_rows_of_the_screen_can_change():
     assert [at for at, line in enumerate(lines) if line.startswith("X")] == [300 - SCREEN_ROWS + 1]
 
 
+@pytest.mark.parametrize(
+    "written", ["\x1b[16384C", "\x1b[600C\x1b[600C", "\x1b[9999999G", "x" * 4000 + "\n\x1b[A\x1b[4000C\x1b[B"]
+)
+def test_the_cursor_stays_on_a_wide_screen(written):
+    """A few bytes make no row of thousands of blanks."""
+    line = shown(f"{written}y\n")[-1]
+
+    assert line == " " * 512 + "y"
+
+
+def test_the_cursor_reaches_every_place_of_a_long_row():
+    """Also behind the screen's width."""
+    assert shown("x" * 1000 + "\r\x1b[900Cy\x1b[950Gz\x1b[2Dab\n") == ["x" * 900 + "y" + "x" * 47 + "ab" + "x" * 50]
+
+
 def test_a_row_of_many_screens_is_not_written_over():
     """It would have wrapped: what comes behind a return stands on a line of its own."""
     assert [len(line) for line in shown("x" * 100_000 + "\rab\n")] == [100_000, 2]
