@@ -4,6 +4,8 @@ from __future__ import annotations
 
 COLOURS = 6
 """Colours of series; further ones repeat them, dashed."""
+MOST_RUNS = 3 * COLOURS
+"""In one chart: colours times kinds of dashes."""
 
 LIGHT = ("#0067a5", "#c44a00", "#00795c", "#9c3a7d", "#7a6200", "#4c4f57")
 DARK = ("#5cb6f0", "#ff9150", "#35cfa0", "#ec97cb", "#e3c53a", "#b9bec9")

@@ -224,11 +224,13 @@ class _Export:
     # -- one file that compares runs -------------------------------------------------------------------------------------
 
     def side_by_side(self, runs: Sequence[RunLogs]) -> Iterator[Outcome]:
-        """Write one file for all runs, which are in memory together."""
+        """Write one file for all runs: they are in memory together, but rows only of those of which it shows them."""
         self._check_free([self._single])
         outcomes = {run.name: self._outcome(run) for run in runs}
-        found = [(run, self._loaded(run, outcomes[run.name])) for run in runs]
-        good = [loaded for _, loaded in found if loaded is not None]
+        good: list[LoadedRun] = []
+        for run in runs:
+            loaded = self._loaded(run, outcomes[run.name], has_rows=len(good) < self._exporter.compares)
+            good += [] if loaded is None else [loaded]
         both = Outcome("", [])
         if good:
             with _noting(both):
@@ -317,18 +319,19 @@ class _Export:
     def _outcome(self, run: RunLogs) -> Outcome:
         return Outcome(run.name, [self._shown(log) for log in run.logs], problems=[run.problem] if run.problem else [])
 
-    def _loaded(self, run: RunLogs, outcome: Outcome) -> LoadedRun | None:
-        """A run that was read; None if it cannot be. What it lost is noted."""
+    def _loaded(self, run: RunLogs, outcome: Outcome, *, has_rows: bool = True) -> LoadedRun | None:
+        """A run that was read, without rows if it should not have them; None if it cannot be. What it lost is noted."""
         if run.problem:
             return None
         loaded: LoadedRun | None = None
         with _noting(outcome):
-            has_rows = bool(self._exporter.run_file) or not GROWING.isdisjoint(self._whats)
+            has_rows = has_rows and (bool(self._exporter.run_file) or not GROWING.isdisjoint(self._whats))
             loaded = load(run, rows=has_rows, shown=self._shown, status=self._status)
             outcome.problems += [_lost(log, gap) for log, gap in loaded.gaps]
             outcome.problems += _unread(loaded.state, self._whats)
             outcome.notes += [f"{log}: mended, as its checksums prove: {bits}" for log, bits in loaded.healed]
-            self._match(loaded, outcome)
+            if has_rows:
+                self._match(loaded, outcome)
         return loaded
 
     def _match(self, run: LoadedRun, outcome: Outcome) -> None:

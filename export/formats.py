@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
+from .chart_style import MOST_RUNS
 from .contents import WHATS
 from .runs import ExportError, LoadedRun
 from .selection import Selection
@@ -35,8 +36,9 @@ class Exporter:
     """Has a `TableWriter`, or `write_run(file, run, whats, selection) -> notes`."""
     run_file: Callable[[LoadedRun], str] | None = None
     """What the file of a whole run is called; None: it writes tables."""
-    compares: bool = False
-    """Whether one file can hold several runs side by side: `module` has `write_runs(file, runs, whats, selection)`, too."""
+    compares: int = 0
+    """If one file can hold several runs side by side, of how many it shows the rows: `module` has `write_runs(file, runs,
+    whats, selection)`, too."""
     needs: str = ""
     """The extra that brings what it takes."""
 
@@ -79,5 +81,5 @@ FORMATS: dict[str, Exporter] = {
         "tensorboard",
         run_file=lambda run: f"events.out.tfevents.{max(run.state.info.start_time_ns, 0) // 10**9:010}.runferry",
     ),
-    "html": Exporter(".html", WHATS, "page", run_file=lambda _: "report.html", compares=True),
+    "html": Exporter(".html", WHATS, "page", run_file=lambda _: "report.html", compares=MOST_RUNS),
 }

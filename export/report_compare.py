@@ -12,7 +12,7 @@ from ..logformat import RunState
 from ..logformat.words import counted
 from .chart import Series, line_chart
 from .chart_axis import short
-from .chart_style import COLOURS
+from .chart_style import COLOURS, MOST_RUNS
 from .contents import WHATS
 from .markup import text
 from .report import Limits, Source, page, status_of
@@ -21,8 +21,6 @@ from .report_parts import cell, duration, grid, leaves, moment, note, section
 from .report_series import Numbers, natural
 from .selection import Selection
 
-MOST = 3 * COLOURS
-"""Runs in one chart: colours times kinds of dashes."""
 _EVERYTHING, _USUAL = Selection(), Limits()
 
 
@@ -33,10 +31,10 @@ def render_comparison(
     selection: Selection = _EVERYTHING,
     limits: Limits = _USUAL,
 ) -> str:
-    """The page of several runs. Charts have one series for each of the first `MOST` runs that logged the metric.
+    """The page of several runs. Charts have one series for each of the first `MOST_RUNS` runs that logged the metric.
 
     Args:
-        runs: states whose rows were kept, each with what is known besides.
+        runs: states, each with what is known besides. The rows of the first `MOST_RUNS` were kept.
         whats: which of `rows`, `config` and `summary` it shows.
         selection: which metrics have charts, and the steps that these show.
         limits: how much of what.
@@ -66,7 +64,7 @@ def _names(runs: Sequence[tuple[RunState, Source]]) -> list[str]:
 
 
 def _swatch(number: int) -> str:
-    return f'<span class="swatch c{number % COLOURS} d{number // COLOURS % 3}"></span>' if number < MOST else ""
+    return f'<span class="swatch c{number % COLOURS} d{number // COLOURS % 3}"></span>' if number < MOST_RUNS else ""
 
 
 def _overview(runs: Sequence[tuple[RunState, Source]], names: Sequence[str]) -> str:
@@ -85,7 +83,7 @@ def _overview(runs: Sequence[tuple[RunState, Source]], names: Sequence[str]) -> 
         )
         for number, (name, (state, source)) in enumerate(zip(names, runs, strict=True))
     ]
-    more = f"Charts have the first {MOST} runs of {len(runs)}." if len(runs) > MOST else ""
+    more = f"Charts have the first {MOST_RUNS} runs of {len(runs)}." if len(runs) > MOST_RUNS else ""
     return grid(heads, rows) + note(more)
 
 
@@ -97,7 +95,7 @@ def _lost(state: RunState) -> str:
 
 def _charts(runs: Sequence[tuple[RunState, Source]], names: Sequence[str], selection: Selection, room: Room) -> str:
     found: dict[tuple[str, str], list[tuple[int, Curve]]] = {}
-    for number, (state, _) in enumerate(runs[:MOST]):
+    for number, (state, _) in enumerate(runs[:MOST_RUNS]):
         for curve in curves(state, selection):
             found.setdefault((curve.group, curve.name), []).append((number, curve))
     groups: dict[str, list[str]] = {}

@@ -152,6 +152,43 @@ def test_one_table_of_kinds_that_do_not_fit(tmp_path):
     assert (tmp_path / "rows.csv").read_text().splitlines()[1].endswith(",k,int,1.0,")
 
 
+def test_a_key_that_is_null_in_one_run_is_what_it_is_in_the_others(tmp_path):
+    """Nulls alone are of no kind."""
+    exports.mixed_run(tmp_path / "wandb", "a", [{"k": None}])
+    exports.mixed_run(tmp_path / "wandb", "b", [{"k": 2**60 + 1}])
+
+    export_to(tmp_path / "rows.parquet", tmp_path / "wandb", to="parquet", one_table=True)
+
+    assert pq.read_table(tmp_path / "rows.parquet")["k"].to_pylist() == [None, 2**60 + 1]
+
+
+def test_a_page_holds_the_rows_of_those_runs_that_its_charts_show(tmp_path, monkeypatch):
+    """However many it compares; of a run that cannot be read the next one takes the place."""
+    from runferry.export import exporting
+
+    for number in range(21):
+        log = exports.mixed_run(tmp_path / "wandb", f"r{number:02}", [{"x": 1}, {"x": number}])
+        if number == 3:
+            log.write_bytes(b"")
+    kept = {}
+
+    def loading(run, *, rows, **options):
+        kept[run.name] = rows
+        return original(run, rows=rows, **options)
+
+    original = exporting.load
+    monkeypatch.setattr(exporting, "load", loading)
+    outcomes = export_to(tmp_path / "all.html", tmp_path / "wandb", to="html", selection=exports.keys("x"))
+
+    assert [name for name, has_rows in kept.items() if not has_rows] == ["r19", "r20"]
+    assert [outcome.run for outcome in outcomes if outcome.problems or outcome.notes] == ["r03"]
+    assert {outcome.counts.get("rows") for outcome in outcomes} == {2, None}
+    page = (tmp_path / "all.html").read_text()
+    assert "r18: 18" in page
+    assert "r19: 19" not in page
+    assert "Charts have the first 18 runs of 20." in page
+
+
 def test_a_run_that_grows_under_one_table_is_left_out(tmp_path, wandb, monkeypatch):
     """Columns are found by a first reading; a run whose columns changed until the second is named, and the table stays right."""
     from runferry.export import exporting
@@ -546,6 +583,15 @@ def test_a_key_called_as_the_runs_column(tmp_path):
 
     (row,) = rows_of(tmp_path / "rows.jsonl")
     assert (row["_run"], row["__run"]) == ("mine", "mixed")
+
+
+def test_a_nested_key_below_the_runs_column(tmp_path):
+    """Objects nest: it would take the place of the run."""
+    exports.mixed_run(tmp_path / "wandb", rows=[{("_run", "x"): 1}])
+    export_to(tmp_path / "rows.jsonl", tmp_path / "wandb", to="jsonl", one_table=True)
+
+    (row,) = rows_of(tmp_path / "rows.jsonl")
+    assert (row["_run"], row["__run"]) == ({"x": 1}, "mixed")
 
 
 def test_what_a_format_has_no_room_for_is_refused(tmp_path, wandb):
