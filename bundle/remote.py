@@ -31,7 +31,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it.
 
     Raises:
-        BundleError: fsspec or what it needs is not installed, or it knows no such place.
+        BundleError: fsspec or what it needs is not installed, or it knows no such place, or cannot reach it.
     """
     try:
         import fsspec
@@ -41,8 +41,11 @@ def _file_system(url: str) -> tuple[Any, str]:
         ) from None
     try:
         system, path = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
+    except ImportError as error:
         raise BundleError(f"{shown(url)}: {error}") from None
+    except Exception as error:  # each store has errors of its own, and their texts may repeat the URL
+        what = "no such place is known" if isinstance(error, ValueError) else "cannot be opened"
+        raise BundleError(f"{shown(url)}: {what}: {type(error).__name__}") from None
     return system, path
 
 

@@ -312,6 +312,21 @@ def test_what_cannot_be_reached_is_a_word(memory):
     assert shown("s3://key:secret@bucket/path?sig=secret") == "s3://bucket/path"
 
 
+@pytest.mark.parametrize("error", [ConnectionRefusedError("me:secret@host"), ValueError("no port: 'secret'")])
+def test_a_host_that_does_not_answer_is_named(monkeypatch, error):
+    """With the kind of the error alone: its text may repeat what is secret."""
+
+    def failing(_):
+        raise error
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", failing)
+    with pytest.raises(BundleError) as caught, opened("ftp://me:secret@host/y"):
+        pass
+
+    assert str(caught.value).startswith("ftp://host/y: ")
+    assert "secret" not in str(caught.value)
+
+
 def test_without_fsspec_a_url_says_what_to_install(log, monkeypatch):
     """And nothing else asks for it."""
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)

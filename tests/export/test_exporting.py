@@ -6,6 +6,7 @@ import errno
 import gzip
 import io
 import json
+import os
 import resource
 import sys
 from contextlib import suppress
@@ -189,8 +190,9 @@ def test_a_page_holds_the_rows_of_those_runs_that_its_charts_show(tmp_path, monk
     assert "Charts have the first 18 runs of 20." in page
 
 
-def test_a_run_that_grows_under_one_table_is_left_out(tmp_path, wandb, monkeypatch):
-    """Columns are found by a first reading; a run whose columns changed until the second is named, and the table stays right."""
+@pytest.mark.parametrize("later", [{"x": "text"}, {"x": "text", "z": "t"}])
+def test_a_run_that_grows_under_one_table_is_left_out(tmp_path, wandb, monkeypatch, later):
+    """Columns are found by a first reading; of a run some went, or are of another kind, at the second: it is named and left out."""
     from runferry.export import exporting
 
     calls = []
@@ -200,7 +202,7 @@ def test_a_run_that_grows_under_one_table_is_left_out(tmp_path, wandb, monkeypat
         if len(calls) == 4:
             with run.logs[0].open("r+b") as file:
                 file.truncate(0)
-            logs.make_log(run.logs[0], logs.run_record("b"), logs.row(0, {"x": "text"}))
+            logs.make_log(run.logs[0], logs.run_record("b"), logs.row(0, later))
         return original(run, **options)
 
     original = exporting.load
@@ -565,6 +567,16 @@ def test_sparse_rows_are_found_one_by_one(tmp_path, monkeypatch):
         }
 
 
+@pytest.mark.parametrize("text", ["a\rb", " a", "a\t", "a,b", 'a"b', "a\nb", ""])
+def test_what_some_reader_of_csv_would_take_away_is_quoted(tmp_path, text):
+    """Ends of lines of any system, blanks around a text, commas, quotes, and nothing at all."""
+    log = exports.mixed_run(tmp_path / "wandb", rows=[{"k": text, "plain": "a b"}])
+    export_to(tmp_path / "rows.csv", log, to="csv")
+
+    doubled = text.replace('"', '""')
+    assert (tmp_path / "rows.csv").read_bytes().endswith(f',"{doubled}",a b\n'.encode())
+
+
 def test_a_run_without_rows(tmp_path):
     """Its table has no rows, and a column, so that every reader takes it."""
     log = logs.make_log(tmp_path / "run-e.wandb", logs.run_record("e"))
@@ -626,6 +638,32 @@ def test_one_table_that_cannot_be_written(tmp_path, wandb):
 
     assert [(outcome.files, len(outcome.problems)) for outcome in found] == [([], 1), ([], 1)]
     assert str(tmp_path / "out") in found[0].problems[0]
+
+
+def test_one_table_that_cannot_be_put_in_its_place(tmp_path, wandb, monkeypatch):
+    """Though all rows were written, no run is said to have a file."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(tmp_path), "replace", full)
+    found = export_to(tmp_path / "x.csv", wandb, to="csv", one_table=True)
+
+    assert [(outcome.files, outcome.counts) for outcome in found] == [([], {}), ([], {})]
+    assert [outcome.problems for outcome in found] == [[f"{tmp_path / 'x.csv'}: No space left on device"]] * 2
+
+
+@pytest.mark.parametrize("to", ["csv", "parquet", "html"])
+def test_a_pipe_that_nobody_reads_ends_the_export(wandb, to):
+    """It is no problem of a run: the command ends as every command whose output is cut off."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with (
+        suppress(BrokenPipeError),
+        os.fdopen(writer, "wb", buffering=0) as pipe,
+        pytest.raises(BrokenPipeError),
+    ):
+        export([wandb / "run-20260921_141320-a"], "-", Options(to), stdout=pipe)
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path, wandb, monkeypatch):
