@@ -27,6 +27,7 @@ _SCALAR, _TENSOR, _BLOBS = 1, 2, 3  # of DataClass
 _MOST_IMAGE = 32 << 20  # bytes
 _MOST_IMAGES = 16  # of one value
 _MOST_HPARAMS = 200
+_STATUS = {"finished": 1, "failed": 2, "crashed": 2, "running": 3}  # success, failure, running; 0 is unknown
 _SAMPLES = "system"
 _INT64 = 2**63
 _FLOAT = struct.Struct("<f")
@@ -132,10 +133,9 @@ class _Events:
         given = [inner(1, text(1, ".".join(path)), inner(2, _hparam(value))) for path, value in found]
         group = text(4, self._run.name)
         self._session("_hparams_/session_start_info", inner(3, *given, group, double(5, self._start)))
-        code = self._run.state.exit_code
-        status = 3 if code is None else 1 if code == 0 else 2  # running, success, failure
+        status = whole(1, _STATUS.get(self._run.status, 0))
         end = self._start + self._run.state.runtime
-        self._session("_hparams_/session_end_info", inner(4, whole(1, status), double(2, end)))
+        self._session("_hparams_/session_end_info", inner(4, status, double(2, end)))
 
     # -- events ------------------------------------------------------------------------------------------------------
 

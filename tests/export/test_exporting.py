@@ -137,6 +137,20 @@ def test_small_runs_share_a_row_group(tmp_path, wandb):
     assert pq.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 1
 
 
+def test_a_row_group_has_so_many_cells(tmp_path, monkeypatch):
+    """Of a table with many columns fewer rows: they wait in memory."""
+    from runferry.export import parquet, tables
+
+    rows = [{f"k{number}": step for number in range(7)} for step in range(1000)]
+    log = exports.mixed_run(tmp_path / "wandb", rows=rows)
+    monkeypatch.setattr(tables, "_CELLS", 2560)
+    monkeypatch.setattr(parquet, "_MOST_CELLS", 5000)
+    export_to(tmp_path / "rows.parquet", log, to="parquet")
+
+    file = pq.ParquetFile(tmp_path / "rows.parquet")
+    assert [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)] == [512, 488]
+
+
 def test_one_table_of_kinds_that_do_not_fit(tmp_path):
     """A key that is a number here and text there, or an integer that no double holds, becomes JSON text; nothing is bent."""
     exports.mixed_run(tmp_path / "wandb", "a", [{"k": 1, "n": 2**60 + 1}])

@@ -11,7 +11,7 @@ import warnings
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runferry.export import tfrecord
+from runferry.export import Options, export, tfrecord
 from support import exports, logs
 from support.exports import accumulated, array, export_to
 
@@ -63,9 +63,16 @@ def test_texts_and_documents(tmp_path):
     assert found.SummaryMetadata("config").plugin_data.plugin_name == "text"
 
 
-def test_hyperparameters_are_those_of_the_config(tmp_path):
+@pytest.mark.parametrize(
+    ("exit_code", "status", "fate"),
+    [(0, None, 1), (3, None, 2), (None, None, 3), (None, "crashed", 2), (None, "ended", 0)],
+)
+def test_hyperparameters_are_those_of_the_config(tmp_path, exit_code, status, fate):
     """By the plugin's own messages, with the run's start, end and fate."""
-    found, _ = exported(tmp_path, exports.mixed_run(tmp_path / "wandb", exit_code=3))
+    log = exports.mixed_run(tmp_path / "wandb", exit_code=exit_code)
+    known = {} if status is None else {"status": lambda *_: status}
+    (outcome,) = export([log], tmp_path / "out", Options("tensorboard"), **known)
+    found = accumulated(tmp_path / "out" / outcome.run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from tensorboard.plugins.hparams import plugin_data_pb2
@@ -79,7 +86,7 @@ def test_hyperparameters_are_those_of_the_config(tmp_path):
     assert start.hparams["net.depth"].number_value == 3
     assert start.hparams["net.act"].string_value == "relu"
     assert start.start_time_secs == logs.START_S
-    assert end.status == 2
+    assert end.status == fate
 
 
 def test_histograms_have_their_bins(tmp_path):
@@ -197,3 +204,32 @@ def test_records_are_framed(tmp_path):
     assert len(data) == 19
     assert struct.unpack("<Q", data[:8]) == (3,)
     assert data[12:15] == b"abc"
+
+
+def test_a_step_beyond_64_bits_is_the_number_of_the_row(tmp_path):
+    """Events have no room for it; neither have they for one that is no integer."""
+    steps = [5, 2**63, -(2**63), -(2**63) - 1, 10**30, 1.5]
+    log = logs.make_log(
+        tmp_path / "run-s.wandb", logs.run_record("s"), *(logs.row(None, {("_step",): step, "x": 1}) for step in steps)
+    )
+    found, _ = exported(tmp_path, log)
+
+    assert [event.step for event in found.Scalars("x")] == [5, 1, -(2**63), 3, 4, 5]
+
+
+def test_a_tag_is_of_the_kind_of_its_first_value(tmp_path):
+    """TensorBoard's plugins show no others; values of another kind are counted."""
+    bars = {"_type": "histogram", "values": [1, 2], "bins": [0, 1, 2]}
+    log = exports.mixed_run(
+        tmp_path / "wandb",
+        rows=[{"t": "text", "h": bars, "n": 1}, {"t": bars, "h": 2, "n": "x"}, {"t": 1, "h": "x", "n": 2}],
+    )
+    found, outcome = exported(tmp_path, log)
+
+    assert [array(event).item() for event in found.Tensors("t")] == [b"text"]
+    assert [array(event).tolist() for event in found.Tensors("h")] == [[[0.0, 1.0, 1.0], [1.0, 2.0, 2.0]]]
+    assert [event.value for event in found.Scalars("n")] == [1.0, 2.0]
+    assert sorted(outcome.notes) == [
+        f"left out: {key}: {count} of its values are nothing that TensorBoard shows"
+        for key, count in (("h", 2), ("n", 1), ("t", 2))
+    ]
