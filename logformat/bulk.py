@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from .history import Path
-from .plainrows import Block, Gathered, PlainRows, in_blocks
+from .plainrows import Block, Gathered, Made, PlainRows, Splitter, Taker, in_blocks
 from .record import Batch, Entry, Record
 from .summary import Column, MetricSummaries
 from .values import glance
@@ -106,11 +106,8 @@ class BatchFold:
         self._rows = (CellRows if keep_rows else FoldRows)(state.metric_summaries)
 
     def add(self, batch: Batch) -> None:
-        """Take the next batch into account: up to each definition of a metric, as those behind it are folded otherwise."""
-        begin = 0
-        for end in [at + 1 for at, entry in enumerate(batch.entries) if entry[0] == "metric"] + [len(batch.entries)]:
-            in_blocks(batch, batch.entries[begin:end], self._rows, self)
-            begin = end
+        """Take the next batch into account."""
+        fold_in_blocks(batch, batch.entries, self._rows, self)
 
     def begin_block(self) -> tuple[bytes | None, bytes] | None:
         """See `Taker`."""
@@ -126,6 +123,14 @@ class BatchFold:
     def take_record(self, record: Record) -> None:
         """See `Taker`."""
         self._state.add(record)
+
+
+def fold_in_blocks(batch: Batch, entries: list[Entry], plain: Splitter[Made], taker: Taker[Made]) -> None:
+    """As `in_blocks`, up to each definition of a metric: rows behind it are folded otherwise."""
+    begin = 0
+    for end in [at + 1 for at, entry in enumerate(entries) if entry[0] == "metric"] + [len(entries)]:
+        in_blocks(batch, entries[begin:end], plain, taker)
+        begin = end
 
 
 def _values(texts: Sequence[bytes]) -> list[Any]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..logformat import Batch, Gap, GapReason, LogReader, Record, RunState, WireError
+from ..logformat.bulk import FoldBlock, FoldRows, fold_in_blocks
 from ..logformat.heal import Healed
-from ..logformat.plainrows import Block, PlainRows, in_blocks
 from ..logformat.record import Entry
 from ..logformat.runstate import Alert
 from ..logformat.steps import ALL_STEPS, Steps
@@ -134,7 +134,7 @@ class Scan:
         self._reader: LogReader | None = None
         self._end = self._row_records = self._console_lines = 0
         self._guess = _Guess()
-        self._plain = PlainRows(folds=True)
+        self._plain = FoldRows(state.metric_summaries)
         self._rows_before, self._parts_before, self._cut_before = state.row_count, state.part_count, state.cut_count
         self._samples_before, self._gaps_before = state.sample_count, len(state.gaps)
         self._lists_before = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
@@ -230,19 +230,18 @@ class Scan:
                     self.take_record(record)
             else:
                 entries = batch.entries if self._folds_rows else self._guess.others(batch.entries)
-                in_blocks(batch, entries, self._plain, self)
+                fold_in_blocks(batch, entries, self._plain, self)
         if not self._folds_rows:
             self._row_records = self._guess.rows
 
     def begin_block(self) -> tuple[bytes | None, bytes] | None:
         """See `Taker`."""
         state = self._state
-        is_quick = state.takes_blocks and not state.folds_metrics
-        return (state.row_step, state.summary_step) if is_quick else None
+        return (state.row_step, state.summary_step) if state.takes_blocks else None
 
-    def take_block(self, block: Block) -> None:
+    def take_block(self, block: FoldBlock) -> None:
         """Fold a block of plain rows."""
-        self._state.add_block(block)
+        self._state.add_block(block, block.defined)
         self._row_records += len(block.offsets)
 
     def take_record(self, record: Record) -> None:

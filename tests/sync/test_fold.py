@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runferry.logformat import Record, RunState, decode_history, messages, read_records
 from runferry.sync.rowfold import RowFold
+from runferry.sync.scan import scan
+from support import logs
 from support.frames import log_of
 
 KEYS = ["a", "b", "n/x", "n/y", "_runtime"]
@@ -89,3 +93,23 @@ def test_a_summary_record_that_repeats_its_row_is_not_even_read() -> None:
 
     assert [record.kind for record in records].count("summary") == 4
     assert read == []
+
+
+def test_rows_of_defined_metrics_are_folded_many_at_once(tmp_path: Path) -> None:
+    """A log that defines a minimum costs a sync what any other one costs, and leaves what a reader's fold leaves."""
+    metric = messages.MetricRecord(name="loss")
+    metric.summary.min = True
+    log = logs.make_log(
+        tmp_path / "run-a.wandb",
+        logs.run_record("a"),
+        messages.Record(metric=metric),
+        *(logs.row(step) for step in range(500)),
+    )
+    with mock.patch.object(RunState, "add_block", autospec=True, side_effect=RunState.add_block) as blocks:
+        state = RunState(keep_rows=False)
+        facts = scan(log, state, start_ns=0, young=False)
+
+    assert facts.row_records == 500
+    assert sum(len(call.args[1].offsets) for call in blocks.call_args_list) > 490
+    assert state.summary == RunState().add_all(read_records(log)).summary
+    assert state.summary["loss"] == {"min": 1 / 500}
