@@ -12,7 +12,7 @@ import orjson
 from .history import Path
 from .plainrows import Block, Gathered, Made, PlainRows, Splitter, Taker, in_blocks
 from .record import Batch, Entry, Record
-from .summary import Column, MetricSummaries
+from .summary import Column
 from .values import glance
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Cells = tuple[Path, "range | list[int]", list[Any], list[bytes]]
 """A key, the rows that have it, counted from the first one of a block, and their values, also as JSON texts."""
+_TURNING = frozenset({"metric", "run"})
+_HIDDEN: Entry = ("", b"", 0, 0, 0, 0)
+"""In place of a summary record that is looked at by itself."""
 _INT64_LIMIT = 2**63
 _NUMBERS = frozenset({int, float})
 _SCALARS = _NUMBERS | {str, bool}
@@ -30,6 +33,8 @@ class FoldBlock(Block):
     """Rows that stand one behind the other, with the values of those metrics that have summaries of their own."""
 
     defined: list[Column] = field(default_factory=list)
+    is_spoken_for: bool = False
+    """A summary record before each row says what it leaves, also of those metrics."""
 
 
 @dataclass
@@ -39,36 +44,64 @@ class CellBlock(FoldBlock):
     cells: list[Cells] = field(default_factory=list)
 
 
+@dataclass
+class SpokenRows(Gathered):
+    """The rows of a batch, where metrics have summaries of their own: `announced` are those of the step that the record before says."""
+
+    words: Gathered = field(default_factory=Gathered)
+    """Those summary records that stand right before a row, as if they were rows."""
+    word_of: list[int] = field(default_factory=list)
+    """By row, which one of them is the one before; -1 for none."""
+
+    def reach(self, first: int, end: int, before: bytes | None, spoken: bytes) -> tuple[int, bytes]:
+        """See `Gathered`. The rows of a block are announced, or none is."""
+        others = (row for row in range(first, end) if self.announced[row] is not self.announced[first])
+        return super().reach(first, next(others, end), before, spoken)
+
+
 class FoldRows(PlainRows):
     """Makes blocks of rows for states that keep none."""
 
-    def __init__(self, metrics: MetricSummaries) -> None:
-        """`metrics`: what is defined; that does not change between `gather` and `block`."""
+    def __init__(self, state: RunState) -> None:
+        """`state`: which metrics are defined in it does not change between `gather` and `block`: see `fold_in_blocks`."""
         super().__init__(folds=True)
-        self._metrics = metrics
+        self._state, self._metrics = state, state.metric_summaries
+        self._words = PlainRows(folds=True)
 
     def gather(self, entries: list[Entry], base: int) -> Gathered:
-        """See `PlainRows`. Where metrics have summaries of their own, what summary records say of rows takes the long way."""
-        rows = super().gather(entries, base)
-        if self._metrics.has_rules:
-            rows.breaks = sorted([*rows.breaks, *(place for place, _ in rows.smalls)])
-            rows.smalls = []
-            odd = {sign for sign, path in self._path_of.items() if self._metrics.opens(path)}
-            rows.steps = [
-                None if rows.announced[row] or (step is not None and not odd.isdisjoint(rows.signs[row])) else step
-                for row, step in enumerate(rows.steps)
-            ]
+        """See `PlainRows`."""
+        if not self._metrics.has_rules:
+            return super().gather(entries, base)
+        # The peer's summary records hold what its own fold of such metrics gave: they stand for their rows if they say their steps.
+        rows = SpokenRows(
+            **vars(super().gather([_HIDDEN if entry[0] == "summary" else entry for entry in entries], base))
+        )
+        words = [place - 1 for place in rows.places if place and entries[place - 1][0] == "summary"]
+        rows.words = self._words.gather([("history", *entries[place][1:]) for place in words], base)
+        number = dict(zip(words, range(len(words)), strict=True))
+        rows.word_of = [number.get(place - 1, -1) for place in rows.places]
+        odd = {sign for sign, path in self._path_of.items() if self._metrics.opens(path)}
+        for row, (step, word) in enumerate(zip(rows.steps, rows.word_of, strict=True)):
+            if step is not None and not odd.isdisjoint(rows.signs[row]):
+                rows.steps[row] = None
+            elif word >= 0 and step is not None and step == rows.words.steps[word] and not self._state.is_later:
+                rows.announced[row] = True
+        silent = {place - 1 for place, announced in zip(rows.places, rows.announced, strict=True) if announced}
+        rows.breaks = [place for place in rows.breaks if place not in silent]
         return rows
 
     def block(self, rows: Gathered, first: int, end: int, place: int, spoken: bytes) -> FoldBlock:
         """See `PlainRows`."""
         block = FoldBlock(**vars(super().block(rows, first, end, place, spoken)))
-        if self._metrics.has_rules:
+        if isinstance(rows, SpokenRows):
             for path, having, items in self.cells(rows, first, end):
                 if self._metrics.defines(path):
                     texts = [rows.values[item] for item in items]
                     block.defined.append((path, texts, having[-1] == end - 1 - first))
                     block.leaves.pop(path, None)
+            block.is_spoken_for = rows.announced[first]
+            if block.is_spoken_for:
+                block.leaves = self._words.leaves(rows.words, rows.word_of[first], rows.word_of[end - 1] + 1)
         return block
 
 
@@ -103,7 +136,7 @@ class BatchFold:
 
     def __init__(self, state: RunState, *, keep_rows: bool) -> None:
         self._state = state
-        self._rows = (CellRows if keep_rows else FoldRows)(state.metric_summaries)
+        self._rows = (CellRows if keep_rows else FoldRows)(state)
 
     def add(self, batch: Batch) -> None:
         """Take the next batch into account."""
@@ -116,7 +149,7 @@ class BatchFold:
 
     def take_block(self, block: FoldBlock) -> None:
         """See `Taker`."""
-        self._state.add_block(block, block.defined)
+        self._state.add_block(block, block.defined, is_spoken_for=block.is_spoken_for)
         if isinstance(block, CellBlock):
             self._state.rows.extend(len(block.offsets), block.cells)
 
@@ -126,9 +159,9 @@ class BatchFold:
 
 
 def fold_in_blocks(batch: Batch, entries: list[Entry], plain: Splitter[Made], taker: Taker[Made]) -> None:
-    """As `in_blocks`, up to each definition of a metric: rows behind it are folded otherwise."""
+    """As `in_blocks`, up to each record that changes how rows behind it are folded."""
     begin = 0
-    for end in [at + 1 for at, entry in enumerate(entries) if entry[0] == "metric"] + [len(entries)]:
+    for end in [at + 1 for at, entry in enumerate(entries) if entry[0] in _TURNING] + [len(entries)]:
         in_blocks(batch, entries[begin:end], plain, taker)
         begin = end
 

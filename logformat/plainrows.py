@@ -225,7 +225,7 @@ class PlainRows:
         where = rows.items(last, last)
         paths = tuple(map(self._paths.__getitem__, rows.names[where]))
         latest = LatestRow(paths, list(rows.values[where]), rows.steps[last] or b"", steps[-1], rows.offsets[last])
-        leaves = self._leaves(rows, first, end, place) if self._folds else {}
+        leaves = self.leaves(rows, first, end, place) if self._folds else {}
         times, runtimes = (
             largest_seconds(list(filter(None, rows.column(self._sign_of.get(name, _NO_SIGN), first, end))))
             for name in (_TIMESTAMP, _RUNTIME)
@@ -329,7 +329,7 @@ class PlainRows:
                     odd.add(row)
         rows.steps = [None if row in odd else step for row, step in enumerate(steps)] if odd else steps
 
-    def _leaves(self, rows: Gathered, first: int, end: int, place: int) -> dict[Path, bytes]:
+    def leaves(self, rows: Gathered, first: int, end: int, place: int = 0) -> dict[Path, bytes]:
         """What rows and summary records leave: the latest text of each key, in the order in which the keys came."""
         firsts: dict[object, tuple[int, int | dict[bytes, bytes]]] = {}
         lasts: dict[object, tuple[int, int | dict[bytes, bytes]]] = {}

@@ -109,7 +109,7 @@ class RunState:
         self.metric_summaries = MetricSummaries()
         """The metrics that are not simply their last values."""
         self._started_ns = 0
-        self._is_later = False
+        self.is_later = False
         """A later log of the run is read. What its records say of a minimum or a mean is that of its own rows."""
         self._metric_index: dict[tuple[str, str], int] = {}
         self._streams = {name: Terminal(name, self.console if keep_rows else None) for name in ("stdout", "stderr")}
@@ -177,10 +177,11 @@ class RunState:
         self.counts["history"] += 1
         self._fold_row(paths, texts, overwritten=overwritten)
 
-    def add_block(self, block: Block, defined: Sequence[Column] = ()) -> None:
+    def add_block(self, block: Block, defined: Sequence[Column] = (), *, is_spoken_for: bool = False) -> None:
         """As `add`, for plain rows and the summary records among them; `rows` are left to who calls it.
 
-        Where `folds_metrics`, `defined` has the metrics with summaries of their own, which the block leaves out.
+        Where `folds_metrics`, `defined` has the metrics with summaries of their own, which the block leaves out. If it
+        `is_spoken_for`, it leaves what summary records say, and those are among them.
         """
         count = len(block.offsets)
         self.counts["history"] += count
@@ -195,7 +196,7 @@ class RunState:
         self.elapsed.saw_seconds(block.runtime_s)
         self._summary.update(tuple(block.leaves), list(block.leaves.values()), nulls=True)
         self._summary_step = block.spoken
-        self.metric_summaries.apply_many(defined, self._summary)
+        self.metric_summaries.apply_many(defined, None if is_spoken_for else self._summary)
 
     def begin_log(self, steps: Steps = ALL_STEPS, step_shift: int = 0) -> None:
         """What comes next is of another log: its first row is no part of the last one, and how the run ends is its word.
@@ -377,7 +378,7 @@ class RunState:
             return
         if text is not None and shown is not None and text == self._summary_step:
             # The summary record before it says what the row made.
-            self.metric_summaries.apply(paths, texts, self._summary if self._is_later else None, part=part)
+            self.metric_summaries.apply(paths, texts, self._summary if self.is_later else None, part=part)
             self._summary.set(STEP, shown)
             return
         plain_paths, plain_texts = self.metric_summaries.apply(paths, texts, self._summary, part=part)
@@ -395,7 +396,7 @@ class RunState:
         self.has_run = True
         self._summary_step = b""  # the rows of another segment count from 0 again
         started_ns = nanoseconds(run.start_time)
-        self._is_later = self._is_later or self._started_ns not in {0, started_ns}
+        self.is_later = self.is_later or self._started_ns not in {0, started_ns}
         self._started_ns = started_ns
         goes_on = bool(run.runtime or run.starting_step)  # which only our writers say
         self.elapsed.begin_run(started_ns, goes_on=goes_on, runtime=run.runtime)
@@ -410,7 +411,7 @@ class RunState:
         change_config(self.config, record.message(), self._config_lost, merge=self._by_core)
 
     def _summary_record(self, record: Record) -> None:
-        if not self._by_core and not self._is_later:
+        if not self._by_core and not self.is_later:
             step = self._summary.leaves().get(STEP)  # which is for rows to say
             self._summary = Summary()
             if step is not None:
@@ -440,7 +441,7 @@ class RunState:
             self._summary_step = texts.pop(at)
             paths = paths[:at] + paths[at + 1 :]
         texts = self.elapsed.in_summary(paths, texts)
-        if self._is_later:
+        if self.is_later:
             kept = [pair for pair in zip(paths, texts, strict=True) if not self.metric_summaries.makes(pair[0])]
             paths, texts = tuple(path for path, _ in kept), [text for _, text in kept]
         self._summary.update(paths, texts, nulls=True)

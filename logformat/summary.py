@@ -184,7 +184,7 @@ class MetricSummaries:
                 self._fold(path, text, metric, summary)
         return tuple(path for path, _ in kept), [text for _, text in kept]
 
-    def apply_many(self, columns: Sequence[Column], summary: Summary) -> None:
+    def apply_many(self, columns: Sequence[Column], summary: Summary | None) -> None:
         """As `apply` for rows that stand one behind the other, none a further part: the columns of metrics for which `defines`.
 
         No text is null. None of the rows holds an object for which `opens`.
@@ -226,7 +226,7 @@ class MetricSummaries:
         self._matched[path] = metric
         return metric
 
-    def _fold_many(self, path: Path, texts: Sequence[bytes], metric: Any, summary: Summary) -> None:
+    def _fold_many(self, path: Path, texts: Sequence[bytes], metric: Any, summary: Summary | None) -> None:
         """As `_fold` for values of several rows."""
         numbers = _numbers(texts)
         if not numbers:
@@ -236,8 +236,9 @@ class MetricSummaries:
             return
         state = self._state.setdefault(path, {})
         _count(state, numbers, metric)
-        for kind in _kinds_of(metric):
-            summary.set((*path, kind), _dumps(state[kind]))
+        if summary is not None:
+            for kind in _kinds_of(metric):
+                summary.set((*path, kind), _dumps(state[kind]))
 
     def _fold(self, path: Path, text: bytes, metric: Any, summary: Summary | None) -> None:
         try:

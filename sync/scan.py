@@ -134,7 +134,7 @@ class Scan:
         self._reader: LogReader | None = None
         self._end = self._row_records = self._console_lines = 0
         self._guess = _Guess()
-        self._plain = FoldRows(state.metric_summaries)
+        self._plain = FoldRows(state)
         self._rows_before, self._parts_before, self._cut_before = state.row_count, state.part_count, state.cut_count
         self._samples_before, self._gaps_before = state.sample_count, len(state.gaps)
         self._lists_before = len(state.artifacts), len(state.used_artifacts), len(state.alerts)
@@ -241,7 +241,7 @@ class Scan:
 
     def take_block(self, block: FoldBlock) -> None:
         """Fold a block of plain rows."""
-        self._state.add_block(block, block.defined)
+        self._state.add_block(block, block.defined, is_spoken_for=block.is_spoken_for)
         self._row_records += len(block.offsets)
 
     def take_record(self, record: Record) -> None:

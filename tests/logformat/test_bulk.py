@@ -40,7 +40,9 @@ PAIRS = st.lists(st.tuples(KEYS, PLAIN), max_size=5, unique_by=lambda pair: pair
     st.tuples(KEYS, TEXTS), max_size=4
 )
 ROW = st.tuples(
-    PAIRS, st.sampled_from(["+1"] * 6 + ["+0", "-1", "none", "1.5"]), st.sampled_from(["", "", "same", "other", "step"])
+    PAIRS,
+    st.sampled_from(["+1"] * 6 + ["+0", "-1", "none", "1.5"]),
+    st.sampled_from(["", "", "same", "other", "step", "own", "own"]),
 )
 OTHER = st.sampled_from(
     ["console", "stats", "config", "run", "metric", "max", "all", "glob", "inner", "bad", "exit", "header", "python"]
@@ -73,6 +75,9 @@ def payloads(script):
                 items = [*pairs, *([] if text is None else [("_step", text)])]
                 if summary == "same":
                     add(summary=fill("update", messages.SummaryRecord(), items))
+                elif summary == "own":  # as the peer says what defined metrics leave
+                    said = [(f"{key}\0max" if key in {"loss", "acc"} else key, value) for key, value in items]
+                    add(summary=fill("update", messages.SummaryRecord(), said))
                 elif summary:
                     what = ("best", str(step)) if summary == "other" else ("_step", str(step))
                     add(summary=fill("update", messages.SummaryRecord(), [what]))
@@ -181,6 +186,24 @@ def test_rows_of_the_usual_form_are_taken_many_at_once():
 
     assert len(state.rows) == 2000
     assert alone.call_count <= 6
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_rows_of_which_summary_records_speak_are_taken_many_at_once(keep):
+    """What the peer's core folded itself stands, whatever the rows would leave; metrics of later logs go on from the rows."""
+    rows = [([("loss", str(math.sin(step))), ("acc", str(step))], "+1", "own") for step in range(2000)]
+    rest = [([("loss", "-0.5"), ("acc", "1")], "+1", "")] * 9
+    log = log_of(*payloads(["all", "max", rows[:1500], "console", rows[1500:], rest]))
+
+    with mock.patch.object(RunState, "add_block", autospec=True, side_effect=RunState.add_block) as blocks:
+        state = RunState(keep_rows=keep).add_batches(LogReader(io.BytesIO(log)).batches())
+
+    assert sum(len(call.args[1].offsets) for call in blocks.call_args_list) > 1900
+    assert any(call.kwargs["is_spoken_for"] for call in blocks.call_args_list)
+    assert state.counts["summary"] == 2000
+    assert state.summary["acc"] == {"max": 1999}
+    assert state.summary["loss"]["min"] == min(math.sin(step) for step in range(2000))
+    assert everything(state) == everything(RunState(keep_rows=keep).add_all(read_records(io.BytesIO(log))))
 
 
 @pytest.mark.parametrize("keep", [True, False])
