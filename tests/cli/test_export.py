@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import fsspec
 import pytest
@@ -92,6 +93,18 @@ def test_runs_of_a_store_are_read(here):
     assert (code, output) == (0, "a  2 rows  memory://exported/out/a/rows.jsonl\n")
     assert len(store.cat("/exported/out/a/rows.jsonl").splitlines()) == 2
     store.rm("/exported", recursive=True)
+
+
+def test_a_damaged_bundle_fails_though_its_runs_are_exported(here):
+    """What it lost may be a run of which nobody knows any more."""
+    (bundle,) = pack([here / "wandb"], here / "runs.tar.zst").files
+    data = Path(bundle).read_bytes()
+    Path(bundle).write_bytes(data[:-40])
+
+    code, _, errors = call("runs.tar.zst", "--to", "csv")
+
+    assert (code, (here / "export" / "a" / "rows.csv").is_file()) == (1, True)
+    assert "runs.tar.zst" in errors
 
 
 @pytest.mark.parametrize(

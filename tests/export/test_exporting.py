@@ -130,6 +130,24 @@ def test_one_table_over_all_runs(tmp_path, wandb):
     ]
 
 
+def test_a_runs_row_names_it_once(tmp_path, wandb):
+    """In a table over all runs the run's column is the only one that has its folder's name."""
+    export_to(tmp_path / "out", wandb, to="parquet", one_table=True, whats=("run",))
+
+    names = pq.read_table(tmp_path / "out" / "runs.parquet").column_names
+    assert names[:2] == ["_run", "run_id"]
+    assert "run" not in names
+
+
+def test_samples_of_no_wanted_key_are_no_rows(tmp_path, wandb):
+    """Their times alone say nothing."""
+    export_to(tmp_path / "out", wandb, to="jsonl", whats=("samples",), selection=exports.keys("gpu*", "x"))
+    export_to(tmp_path / "none", wandb, to="jsonl", whats=("samples",), selection=exports.keys("x"))
+
+    assert len(rows_of(tmp_path / "out" / "a" / "samples.jsonl")) == 2
+    assert (tmp_path / "none" / "a" / "samples.jsonl").read_bytes() == b""
+
+
 def test_small_runs_share_a_row_group(tmp_path, wandb):
     """Thousands of them would make a table that takes long to read."""
     export_to(tmp_path / "rows.parquet", wandb, to="parquet", one_table=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import runferry
 from runferry.export import Options, export
+from runferry.export.markup import text
 from runferry.export.report import Limits, Source, render
 from runferry.export.report_charts import curves
 from runferry.export.report_compare import render_comparison
@@ -491,14 +492,63 @@ def test_runs_go_into_one_page_or_a_page_each(tmp_path):
     assert [len(outcome.problems) for outcome in refused] == [1, 1]
 
 
+def test_values_that_are_no_number_in_all_runs_do_not_differ(tmp_path):
+    """NaN is like NaN here; what only one run has is a difference."""
+    states = [
+        RunState().add_all(
+            read_records(
+                log_of(
+                    tmp_path,
+                    logs.run_record(name, config={"same": math.nan, "lr": lr}),
+                    logs.row(0, {"s": math.nan, "d": lr}),
+                    name=name,
+                )
+            )
+        )
+        for name, lr in (("a", 1), ("b", math.nan))
+    ]
+    html = render_comparison([(state, Source()) for state in states])
+
+    assert "<td>lr</td><td>1</td><td>NaN</td>" in html
+    assert "<td>d</td><td>1</td><td>NaN</td>" in html
+    assert "<td>same</td>" not in html
+    assert "<td>s</td>" not in html
+
+
+@pytest.mark.parametrize(
+    "char",
+    [
+        "\0",
+        "\x1b",
+        "\x7f",
+        "\x9f",
+        "\u061c",
+        "\u200b",
+        "\u200e",
+        "\u200f",
+        "\u202a",
+        "\u202e",
+        "\u2066",
+        "\u2028",
+        "\ufeff",
+        "\ud800",
+        "\U000e0041",
+    ],
+)
+def test_what_is_not_seen_is_written_out(char):
+    """And what turns the order of characters; tabs and ends of lines stay."""
+    assert text(f"a\t{char}\n") == f"a\t{ascii(char)[1:-1]}\n".replace("\\0", "\\x00")
+
+
 def test_a_metric_by_another_metric_in_some_runs_is_compared_by_step(tmp_path):
     """Where runs disagree on what a metric goes by, its chart goes by step."""
     definition = metric(name="loss", step_metric="epoch")
     rows = [logs.row(step, {"loss": step, "epoch": step * 10}) for step in range(5)]
     states = [state_of(tmp_path / "a", definition, *rows), state_of(tmp_path / "b", *rows)]
     assert [next(curves(state, Selection(("loss",)))).places.name for state in states] == ["epoch", "step"]
-    page = Page(render_comparison([(state, Source()) for state in states], selection=Selection(("loss",))))
-    assert charts(page)["loss"].startswith("loss: 10 values by step")
+    html = render_comparison([(state, Source()) for state in states], selection=Selection(("loss",)))
+    assert charts(Page(html))["loss"].startswith("loss: 10 values by step")
+    assert ">40</text>" not in html  # a tick of the epochs
 
 
 def test_absurd_rows_are_drawn(tmp_path):
