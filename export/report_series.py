@@ -15,8 +15,8 @@ from typing import Any
 from ..logformat import RunState
 from ..logformat.column import Column
 from ..logformat.history import STEP, Path
+from ..logformat.metricsummaries import glob_matches
 from ..logformat.samples import SampleColumn
-from ..logformat.summary import glob_matches
 
 Ranges = list[tuple[float, float]]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from .history import Path
+from .metricsummaries import Column
 from .plainrows import Block, Gathered, Made, PlainRows, Splitter, Taker, in_blocks
 from .record import Batch, Entry, Record
-from .summary import Column
 from .values import glance
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ from .console import ConsoleLine
 from .elapsed import Elapsed, nanoseconds, seconds_of, shifted_runtime
 from .heal import Healed
 from .history import RUNTIME, STEP, TIMESTAMP, Path, decode_history, decode_items, is_part, place_of, step_of
+from .metricsummaries import Column, MetricSummaries
 from .plainrows import Block
 from .record import Batch, Gap, GapReason, Record
 from .runinfo import RunInfo, is_node
 from .samples import Samples, sample_values
 from .steps import ALL_STEPS, StepCounter, Steps
-from .summary import Column, MetricSummaries, Summary
+from .summary import Summary
 from .terminal import Terminal
 
 _STREAMS = {0: "stderr", 1: "stdout"}

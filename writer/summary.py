@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..logformat.summary import MetricSummaries, Summary
+from ..logformat.metricsummaries import MetricSummaries
+from ..logformat.summary import Summary
 from .encoding import to_json
 from .history import KeyPlan
 from .metrics import MetricDefinition
