@@ -37,6 +37,7 @@ from .unpacking import RATIO, SMALL, unpack
 from .volumes import SUMS
 
 PIPE = "-"
+_STDIN = "standard input"
 _PIECE = 1 << 20
 _LOCK = ".lock"
 
@@ -48,7 +49,7 @@ class Opened:
     paths: list[Path] = field(default_factory=list)
     """In the order in which they were named."""
     problems: list[str] = field(default_factory=list)
-    """What is wrong with bundles among them; all that can be read is in `paths` all the same."""
+    """What is wrong with bundles and packed logs among them; all that can be read is in `paths` all the same."""
     sources: dict[Path, str] = field(default_factory=dict)
     """Folder or file that was made for a source -> the source, as it was named. Empty if there are only plain paths."""
 
@@ -78,13 +79,23 @@ def opened(
         stdin: what `-` means.
 
     Raises:
-        BundleError: one is refused, or cannot be read at all.
+        BundleError: not one of them can be read. Else those that are refused, or cannot be read at all, are `problems`.
         OSError: there is no room for what is unpacked.
     """
     with ExitStack() as stack:
         opener = _Opener(stack, lasting, max_size, stdin)
+        refused: list[str] = []
         for source in [sources] if isinstance(sources, (str, os.PathLike)) else sources:
-            opener.found.paths.append(opener.path_of(source))
+            try:
+                opener.found.paths.append(opener.path_of(source))
+            except BundleError as error:  # half a bundle among many stops no other
+                name = os.fspath(source)
+                refused.append(
+                    _named(_STDIN if name == PIPE else shown(name) if is_remote(source) else name, str(error))
+                )
+        if refused and not opener.found.paths:
+            raise BundleError("; ".join(refused))
+        opener.found.problems += refused
         yield opener.found
 
 
@@ -133,7 +144,7 @@ class _Opener:
         if is_remote(source):
             return fetch(name, self._scratch()), shown(name)
         if name == PIPE:
-            return self._spool(self._stdin or sys.stdin.buffer, "standard input"), "standard input"
+            return self._spool(self._stdin or sys.stdin.buffer, _STDIN), _STDIN
         if Path(source).is_fifo():  # `<(zstdcat old.zst)` of a shell
             with Path(source).open("rb") as pipe:
                 return self._spool(pipe, name), name
@@ -171,7 +182,7 @@ class _Opener:
             done = unpack(bundle, place.folder, overwrite=True, max_size=self._max_size)
             place.settle()
         self.found.sources[place.folder] = name
-        self.found.problems += [f"{name}: {problem}" for problem in done.problems]
+        self.found.problems += [_named(name, problem) for problem in done.problems]
         self.found.problems += [f"{name}: {file.name}: {file.reason}" for file in done.bad]
         return place.folder
 
@@ -209,9 +220,15 @@ class _Opener:
                 raise BundleError(f"{name}: {problem}")
             if out.tell() + len(data) > limit:
                 raise BundleError(
-                    f"{name}: refused: it takes more than {limit} bytes; --max-size lets it, if you expect that"
+                    f"{name}: refused: unpacked it takes more than {limit} bytes; if you expect that, unpack it yourself"
                 )
             out.write(data)
+
+
+def _named(source: str, problem: str) -> str:
+    """A problem with the source that has it in front, once: those of bundles begin with the name of a file."""
+    own = source.replace("\\", "/").rpartition("/")[2]
+    return f"{source}: {problem.removeprefix(f'{source}: ').removeprefix(f'{own}: ')}"
 
 
 def _has_volumes(path: Path) -> bool:

@@ -123,7 +123,7 @@ def unpack(
     total = sum(entry.size for entry in entries.values()) if entries is not None else source.plain_size
     if total > limit:
         raise BundleError(
-            f"refused: it would take {total} bytes, of {source.size} packed ones; --max-size lets it, if that is what you expect"
+            f"refused: it would take {total} bytes, of {source.size} packed ones; `unpack --max-size` lets it, if you expect that"
         )
     Path(folder).mkdir(parents=True, exist_ok=True)
     root = Path(folder).resolve()  # whoever names a link means what it leads to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import click
 from ..sync.report import counted
 from .paths import Source
 from .sources import opened_paths
-from .text import JsonCommand, Printer, plain_json, printable, stale_after_option
+from .text import JsonCommand, Printer, plain_json, printable, span, stale_after_option
 
 if TYPE_CHECKING:
     from ..bundle import Opened
@@ -106,7 +107,7 @@ def _one(log: Path, opened: Opened, options: dict[str, Any]) -> tuple[str, Repai
             return "sound", None, ""
         alive = Liveness(SystemClock()).is_alive(log, log.stat().st_mtime, options["stale_after"])
         if found.records and not found.exits and alive and not options["force"]:
-            return "failed", None, "it is still being written: wait for its end, or take what is there with --force"
+            return "failed", None, _maybe_written(log)
         name = opened.shown(log)
         if is_log_name(output):
             return "repaired", repair_to_file(log, output, found, wishes, name=name), ""
@@ -116,6 +117,12 @@ def _one(log: Path, opened: Opened, options: dict[str, Any]) -> tuple[str, Repai
         return "failed", None, str(error)
     except OSError as error:
         return "failed", None, f"{error.filename or log}: {error.strerror or error}"
+
+
+def _maybe_written(log: Path) -> str:
+    """Why a log without an end is left alone: a copy that did not keep its time looks like one that somebody writes."""
+    ago = span(max(0.0, time.time() - log.stat().st_mtime))
+    return f"it may still be written: no exit record, changed {ago} ago. Wait for its end, or take what is there with --force"
 
 
 def _tell(say: Printer, verdict: str, log: str, done: Repaired | None, reason: str, *, as_json: bool) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..logformat import Gap, Record, find_logs, in_order, latest_run, log_name, siblings
+from ..logformat import find_logs, in_order, latest_run, log_name, siblings
 from ..logformat.anatomy import AnatomyReader
 from ..logformat.follow import Follower, PackedError, PipeFollower
 from ..logformat.rowstream import stream_rows
@@ -161,15 +161,20 @@ class _View:
         file = open_log(source)
         try:
             reader = AnatomyReader(file)
-            return self._print(reader, named_errors(reader.finish(), name), "standard input" if name == PIPE else name)
+            shown = "standard input" if name == PIPE else name
+            printer = RecordPrinter(shown, lambda: reader, self._kinds, as_json=self._as_json, tail=self._tail)
+            printer.print_all(named_errors(reader.finish(), name))
+            return printer.is_damaged or (printer.is_empty and not self._may_begin(source))
         finally:
             if source != PIPE:
                 file.close()
 
-    def _print(self, reader: AnatomyReader, items: Iterator[Record | Gap | str], name: str) -> bool:
-        printer = RecordPrinter(name, lambda: reader, self._kinds, as_json=self._as_json, tail=self._tail)
-        printer.print_all(items)
-        return printer.is_damaged
+    def _may_begin(self, source: str | Path) -> bool:
+        """Whether a log without a record has a writer who is to write it; a pipe has ended."""
+        if source == PIPE:
+            return False
+        log = Path(source)
+        return Liveness(self._clock).is_alive(log, log.stat().st_mtime, self._stale_after)
 
     def _follow_pipe(self) -> bool:
         stdin: Any = sys.stdin.buffer
@@ -193,7 +198,7 @@ class _View:
                 name, lambda: follower.reader, self._kinds, as_json=self._as_json, tail=None, live=True
             )
             printer.print_all(follower.items())
-            return printer.is_damaged
+            return printer.is_damaged or (printer.is_empty and isinstance(follower, PipeFollower))
         damage = Damage(as_json=self._as_json)
         print_rows(self._choice.rows(damage.rows_in(follower.items(), name)), as_json=self._as_json, live=True)
         return damage.is_there

@@ -57,6 +57,8 @@ class RecordPrinter:
         """`tail`: print only so many of the last ones, once there are no more; `live`: print each as it comes."""
         self._lines = Lines(live=live)
         self.is_damaged = False
+        self.is_empty = False
+        """Not a record came, and no gap."""
         self._name, self._reader, self._kinds, self._as_json = name, reader, kinds, as_json
         self._counts: Counter[str] = Counter()
         self._held: deque[Callable[[], str]] | None = None if tail is None else deque(maxlen=tail)
@@ -75,7 +77,8 @@ class RecordPrinter:
         finally:
             self._lines.flush()
         self._warn()
-        if not (self._counts or self.is_damaged):
+        self.is_empty = not (self._counts or self.is_damaged)
+        if self.is_empty:
             click.echo(printable(f"no record in {self._name}"), err=True)
         elif self._kinds:
             self._tell_missing()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,10 @@ from .text import printable
 
 if TYPE_CHECKING:
     from ..bundle import Opened
+
+_PACKED = re.compile(r"[^.].*(\.wandb\.(gz|zst|zstd)|\.tar\.zst(\.\d{3})?)")
+_LISTINGS = 64
+"""Folders that are listed for the sake of a hint: of thousands on a network file system, that is no wait."""
 
 
 @contextlib.contextmanager
@@ -48,4 +54,31 @@ def opened_paths(sources: Iterable[str | Path], *, lasts: bool = False) -> Itera
             raise click.ClickException(printable(str(error))) from None
         for problem in found.problems:
             click.echo(printable(problem), err=True)
+        if packed := _packed_below(path for path in found.paths if path not in found.sources):
+            click.echo(
+                printable(f"{packed}: not read: what is packed in a folder has to be named, or a pattern for it"),
+                err=True,
+            )
         yield found
+
+
+def _packed_below(paths: Iterable[Path]) -> str | None:
+    """The first bundle or packed log that lies in a folder, or in one of its folders; folders stand for plain logs alone."""
+    left = _LISTINGS
+    for path in paths:
+        folders, depth = [os.fspath(path)], 0
+        while folders and depth < 2:
+            inner: list[str] = []
+            for folder in folders[:left]:
+                left -= 1
+                with (
+                    contextlib.suppress(OSError),
+                    os.scandir(folder) as entries,
+                ):  # no folder, or the command says what is wrong
+                    for entry in entries:
+                        if _PACKED.fullmatch(entry.name) and entry.is_file():
+                            return entry.path
+                        if not depth and entry.is_dir(follow_symlinks=False):
+                            inner.append(entry.path)
+            folders, depth = inner, depth + 1
+    return None

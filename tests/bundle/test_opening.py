@@ -131,7 +131,7 @@ def test_a_log_that_grows_without_end_is_not_unpacked(log, tmp_path, monkeypatch
     """A kilobyte of zstd may be a terabyte of zeros."""
     monkeypatch.setattr("runferry.bundle.opening.SMALL", 1 << 20)
     (tmp_path / "bomb.zst").write_bytes(zstandard.compress(log.read_bytes() + bytes(1 << 26)))
-    with pytest.raises(BundleError, match="--max-size"), opened(tmp_path / "bomb.zst"):
+    with pytest.raises(BundleError, match="refused: unpacked it takes more than"), opened(tmp_path / "bomb.zst"):
         pass
 
 
@@ -155,6 +155,22 @@ def test_a_damaged_bundle_gives_what_is_whole(log, tmp_path):
         assert [path.name for path in found.paths[0].rglob("*.wandb")] == [log.name]
         assert all(problem.startswith(f"{packed}: ") for problem in found.problems)
         assert any("damaged" in problem for problem in found.problems)
+
+
+def test_half_a_bundle_stops_no_other(log, tmp_path):
+    """A folder to which bundles are still copied: what cannot be read is a problem, named once, and the rest is there."""
+    good = pack(log, tmp_path / "good.tar.zst").files[0]
+    half = written(tmp_path / "half.tar.zst", Path(good).read_bytes()[:40], log)
+    page = written(tmp_path / "page.gz", gzip.compress(b"<!DOCTYPE html><title>Login</title>"), log)
+    with opened([half, good, page, log]) as found:
+        assert [load(path).row_count for path in found.paths] == [5, 5]
+        first, second = found.problems
+        assert first == f"{half}: not a bundle, or nothing of it can be read"
+        assert second.startswith(f"{page}: a web page")
+    with pytest.raises(BundleError) as refused, opened([half, page]):
+        pass
+    assert str(half) in str(refused.value)
+    assert str(page) in str(refused.value)
 
 
 # -- what lasts ------------------------------------------------------------------------------------------------------

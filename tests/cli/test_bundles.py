@@ -190,6 +190,30 @@ def test_a_damaged_bundle_is_listed_as_far_as_it_goes(runs):
     assert {line["run"] for line in lines(done)} == {"a1b2c3d4", "going"}
 
 
+def test_what_cannot_be_read_stops_no_other_bundle(runs):
+    """`sync '/inbox/*'` while one of the bundles there is still being copied: the others are read, and exit code 1 says it."""
+    run(runs, "pack", "-o", "b.tar.zst")
+    (runs / "half.tar.zst").write_bytes((runs / "b.tar.zst").read_bytes()[:40])
+    for arguments in (["ls"], ["verify"], ["sync", "--dry-run"], ["export", "--to", "csv"]):
+        done = run(runs, *arguments, "half.tar.zst", "b.tar.zst", "--json")
+        assert done.returncode == 1
+        assert b"half.tar.zst: not a bundle" in done.stderr
+        assert {"a1b2c3d4", "going"} <= {line.get("run") for line in lines(done)}
+
+
+def test_what_is_packed_in_a_folder_is_not_passed_over_in_silence(runs):
+    """Folders stand for the plain logs in them; a hint names the first bundle or packed log that is not read."""
+    (runs / "inbox" / "old").mkdir(parents=True)
+    assert run(runs, "ls", "inbox").stderr == b""
+    log = runs / "wandb" / "run-20260921_141320-going" / "run-going.wandb"
+    (runs / "inbox" / "old" / "run-going.wandb.gz").write_bytes(gzip.compress(log.read_bytes()))
+    for arguments in (["ls"], ["verify"], ["sync", "--dry-run"], ["grep", "x"], ["show"], ["repair"]):
+        done = run(runs, *arguments, "inbox")
+        assert b"inbox/old/run-going.wandb.gz: not read: what is packed in a folder has to be named" in done.stderr
+    assert run(runs, "ls", "inbox/*/*.gz").stderr == b""
+    assert run(runs, "ls", "wandb").stderr == b""
+
+
 def sync(server, folder, *arguments, **more):
     environ = surroundings(server, XDG_STATE_HOME=str(folder / "state"))
     done = run(folder, "sync", *arguments, "--json", environ=environ, **more)

@@ -151,6 +151,18 @@ def test_what_is_no_log_is_named(here, content, says):
             assert says in done.output, options
 
 
+def test_nothing_at_all_is_no_success(here):
+    """An empty pipe, as `ssh host cat run.wandb | runferry show -` makes it where ssh fails; a log just made may begin yet."""
+    for options in ([], ["--follow"]):
+        piped = call("-", *options, input=b"")
+        assert (piped.exit_code, piped.stderr) == (1, "no record in standard input\n")
+    log = here / "run-new.wandb"
+    log.write_bytes(b"")
+    assert call(log).exit_code == 0
+    logs.set_age(log, 3600)
+    assert call(log).exit_code == 1
+
+
 def test_another_version_in_the_header_is_a_warning(here):
     """The log is read all the same."""
     log = simple_run(here / "wandb")
