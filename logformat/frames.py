@@ -87,10 +87,8 @@ def _shown(column: Column) -> str:
 
 
 def _cells(column: Column, count: int) -> list[Any]:
-    """A value for each row, None where it has none; doubles for kind `number`."""
+    """A value for each row, None where it has none."""
     values: Any = column.values
-    if column.kind == "number":
-        values = [None if value is None else float(value) for value in values]
     if isinstance(column.rows, range):
         before = column.rows.start
         return [*[None] * before, *values, *[None] * (count - before - len(values))]

@@ -230,6 +230,84 @@ def test_rows_of_defined_metrics_are_taken_many_at_once(keep):
     }
 
 
+def both(*bodies):
+    """The fold of a log in the quick way, and in the long one."""
+    log = log_of(*(messages.Record(num=at, **body).SerializeToString() for at, body in enumerate(bodies, 1)))
+    return (
+        RunState().add_batches(LogReader(io.BytesIO(log)).batches()),
+        RunState().add_all(read_records(io.BytesIO(log))),
+    )
+
+
+def defined(name, *kinds, overwrite=False):
+    """A metric record."""
+    metric = messages.MetricRecord(name=name, summary=messages.MetricSummary(**dict.fromkeys(kinds, True)))
+    metric._control.overwrite = overwrite
+    return {"metric": metric}
+
+
+def history(step, **texts):
+    """A row."""
+    return {"history": fill("item", messages.HistoryRecord(), [*texts.items(), ("_step", str(step))])}
+
+
+def test_summary_records_of_a_later_log_do_not_speak_for_its_rows():
+    """They know of their own log alone: the minimum is that of both, also where no batch ends between them."""
+    logs = [
+        [
+            {"run": messages.RunRecord(run_id="r", start_time=messages.Timestamp(seconds=second))},
+            *[
+                body
+                for step in range(first, first + 3)
+                for body in (
+                    {"summary": fill("update", messages.SummaryRecord(), [("m\0min", "5"), ("_step", str(step))])},
+                    history(step, m=str(second + step)),
+                )
+            ],
+        ]
+        for second, first in ((1, 0), (2, 3))
+    ]
+    quick, exactly = both(defined("m", "min"), *logs[0], *logs[1])
+
+    assert quick.summary["m"] == exactly.summary["m"] == {"min": 1}
+
+
+def test_objects_that_hold_defined_metrics_are_opened():
+    """As they are row by row."""
+    quick, exactly = both(defined("n.x", "min"), *(history(step, n=f'{{"x":{9 - step}}}') for step in range(4)))
+
+    assert quick.summary["n"] == exactly.summary["n"] == {"x": {"min": 6}}
+
+
+def test_a_metric_that_leaves_no_summary_leaves_none():
+    """Whatever kinds are asked for beside that."""
+    quick, exactly = both(defined("m", "none", "max"), *(history(step, m="[1]" if step else "2") for step in range(4)))
+
+    assert quick.summary == exactly.summary == {"_step": 3}
+
+
+def test_values_of_a_defined_metric_that_are_no_doubles():
+    """Texts have a first and a last one; integers beyond all doubles are infinite."""
+    texts = ['"a"', "1", '"b"', "2"]
+    quick, exactly = both(
+        defined("m", "first", "last", "mean"),
+        defined("big", "max", "mean"),
+        *(history(step, m=text, big="9" * 308 if step == 1 else "1") for step, text in enumerate(texts)),
+    )
+
+    assert quick.summary == exactly.summary
+    assert quick.summary["m"] == {"first": "a", "last": 2, "mean": 1.5}
+    assert quick.summary["big"] == {"max": math.inf, "mean": math.inf}
+
+
+def test_a_definition_that_is_taken_back_gives_the_last_value():
+    """Nothing is folded then."""
+    quick, _ = both(defined("m", "max"), history(0, m="5"), defined("m", overwrite=True), history(1, m="2"))
+
+    assert not quick.folds_metrics
+    assert quick.summary["m"] == 2
+
+
 def test_a_part_behind_rows_taken_at_once_replaces_what_its_row_counted():
     """The row counts once, with the later value of the metric."""
     part = [([("loss", "9")], "+0", "")]

@@ -96,3 +96,13 @@ def test_a_value_too_deep_is_left_out_as_ever(depth):
     rows.append(paths, texts)
 
     assert rows[0] == row_of(paths, texts)
+
+
+def test_a_value_that_replaces_all_of_an_object_replaces_its_parts():
+    """Where items of the record stand above parts, whichever comes later counts."""
+    leaves = below("a.b", HISTOGRAM)
+
+    assert list(row({**leaves, "a": "5"})) == [{"a": 5}]
+    assert list(row({"a.b.values": "[]", "a": "5", "a.b._type": '"histogram"'})) == [
+        {"a": {"b": {"_type": "histogram"}}}
+    ]

@@ -406,3 +406,13 @@ def test_a_row_in_parts_counts_once_in_what_its_metrics_make():
     assert log.state().summary["m"] == {"min": 2, "max": 4, "mean": 3, "first": 2, "last": 4}
 
     assert Log().metric("m", "min").row(0, m="8").row(0, m='"off"').state().summary["m"] == "off"
+
+
+def test_a_config_value_that_was_broken_is_not_lost_once_a_good_one_is_there():
+    """Only what has no value now is named."""
+    log = Log().items("config", [("a", "["), ("b", "[")]).items("config", [("a", "1")])
+
+    state = RunState().add_all(read_records(io.BytesIO(log_of(*log.payloads))))
+
+    assert state.config == {"a": 1}
+    assert state.lost()["config"] == [("b",)]

@@ -89,6 +89,13 @@ def test_a_tick_of_several_records_is_one_sample():
     ]
 
 
+def test_a_time_far_back_begins_another_sample():
+    """A clock that was set back says nothing of what belongs together."""
+    named = samples((100, {"cpu": "1"}), (90, {"gpu": "2"}), (89.9, {"tpu": "3"})).named()
+
+    assert [sample.values for sample in named] == [{"cpu": 1}, {"gpu": 2, "tpu": 3}]
+
+
 def test_times_that_cannot_be_are_kept_at_the_edge():
     """A sample of the far future is still a sample."""
     (sample,) = samples((2**40, {"a": "1"}))

@@ -130,6 +130,7 @@ def test_a_row_of_many_screens_is_not_written_over():
     """It would have wrapped: what comes behind a return stands on a line of its own."""
     assert [len(line) for line in shown("x" * 100_000 + "\rab\n")] == [100_000, 2]
     assert [len(line) for line in shown("x" * 100_000 + "\r\n", "ab\n")] == [100_000, 2]
+    assert shown("above\n" + "x" * 100_000 + "\n\x1b[2Ab\n")[::2] == ["above", "b"]  # what stands above it is far away
 
 
 @given(st.lists(st.sampled_from(["a", "bc", "\n", "\r", "\u4e2d", " ", "\r\n", "x\ry"]), max_size=30))
