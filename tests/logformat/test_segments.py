@@ -153,6 +153,14 @@ def test_steps_that_two_logs_have_count_once(tmp_path, overlap, rows, least, cut
     assert history(load(*files, overlap=overlap)) == rows
 
 
+def test_the_earliest_of_all_later_logs_ends_a_log(tmp_path):
+    """A run that went on from its latest checkpoint, and then from an earlier one."""
+    starts = [(0, [0] * 10), (8, [1] * 4), (3, [2] * 2)]
+    logs = [segment(tmp_path, f"run-{at}-r1", at, losses, step=step) for at, (step, losses) in enumerate(starts, 1)]
+
+    assert history(load(*logs)) == [(0, 0), (1, 0), (2, 0), (3, 2), (4, 2)]
+
+
 def test_a_log_that_counts_from_0_again_goes_behind(tmp_path):
     """As resumed ones of the peer do; its summary has the step that the run has."""
     first = segment(tmp_path, "run-20261130_142500-r1-1", 100, [5, 4])
