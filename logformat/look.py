@@ -5,7 +5,8 @@ The bytes alone decide, not how they came: what cannot be told yet is waited for
 1. at the end that the chunk claims, if the record that begins there is the next but one: then its length was right;
 2. else at the next place in the block from where chunks chain: one with a good checksum, and behind it another one, or the
    edge of the block, or the end of the log; or one that is by itself a record with the number that is due. Random bytes
-   have a good checksum once in 2**32, so that no place among 32,768 is one by chance;
+   have a good checksum once in 2**32, so that no place among 32,768 is one by chance. Chunks whose numbers cannot come
+   next are passed over, where those that can lie behind them: a record may hold another log;
 3. else in the next block.
 
 A chunk whose checksum proves what it was is mended on the way: one flipped bit (`heal`), or a length that should end
@@ -26,6 +27,7 @@ from zlib import crc32
 
 from .constants import BLOCK_SIZE, CHUNK_HEADER_SIZE, FILE_HEADER, ChunkType
 from .heal import MAX_MENDED, Healed, flipped_bit, flipped_bits
+from .numbering import Due
 from .record import NUM_TAG, GapReason, parse_record
 from .wire import WireError, read_varint
 
@@ -40,6 +42,7 @@ TRAILER = -1
 """In place of a chunk's type: it is none, and nothing is lost."""
 
 _FULL, _FIRST, _LAST = int(ChunkType.FULL), int(ChunkType.FIRST), int(ChunkType.LAST)
+_PARTS = {int(ChunkType.MIDDLE), _LAST}
 _MAX_PAYLOAD = BLOCK_SIZE - CHUNK_HEADER_SIZE
 _EFFORT = 16 * BLOCK_SIZE  # bytes that may be summed for one damaged block: it is hostile, or hopeless, beyond that
 _SECTOR = 512  # bytes that a disk writes at once, at least
@@ -100,10 +103,10 @@ class Looker:
         """The edge of the block that an offset of the file lies in; one block further where edges are not known."""
         return offset + BLOCK_SIZE - (0 if self._origin is None else (offset - self._origin) % BLOCK_SIZE)
 
-    def look(self, window: Window, at: int, due: int | None) -> Look:
+    def look(self, window: Window, at: int, due: Due) -> Look:
         """What stands at `at` in the buffer, at least seven bytes before the edge of its block.
 
-        `due` is the number of the record that a chunk here is expected to be of or to begin, None where nothing tells.
+        `due` tells of the record that a chunk here is expected to be of or to begin, and of those behind damage.
         """
         buffer, limit = window.buffer, window.limit
         body = at + CHUNK_HEADER_SIZE
@@ -176,7 +179,7 @@ class Looker:
         if self._origin is None and kind in {_FIRST, _FIRST + 1}:
             self._origin = (window.base + end) % BLOCK_SIZE
 
-    def _damaged(self, window: Window, at: int, edge: int, reason: GapReason, due: int | None) -> Look:
+    def _damaged(self, window: Window, at: int, edge: int, reason: GapReason, due: Due) -> Look:
         """What to make of bytes that are no good chunk."""
         buffer, limit = window.buffer, window.limit
         body = at + CHUNK_HEADER_SIZE
@@ -232,7 +235,7 @@ class Looker:
                 return begin
         return 0
 
-    def _claimed(self, window: Window, at: int, edge: int, due: int | None) -> Look | None:
+    def _claimed(self, window: Window, at: int, edge: int, due: Due) -> Look | None:
         """A chunk with a bad checksum whose length is right: mended, or passed over. None: its length tells nothing."""
         buffer = window.buffer
         end = at + CHUNK_HEADER_SIZE + HEADER.unpack_from(buffer, at)[1]
@@ -242,11 +245,13 @@ class Looker:
             if behind is None:
                 return None
             following = _number(behind)
-        mended = self._mended(window, at, end, due, following)
+        mended = self._mended(window, at, end, due.exact, following)
         if mended is not None:
             return mended
         # The next record's number proves the length; else a wrong one may have met a chunk by chance, and passed others over.
-        return Look(end, GapReason.BAD_CRC, passed=True) if following is not None and following - 1 == due else None
+        return (
+            Look(end, GapReason.BAD_CRC, passed=True) if following is not None and following - 1 == due.exact else None
+        )
 
     def _mended(self, window: Window, at: int, end: int, due: int | None, following: int | None) -> Look | None:
         """The chunk from `at` to `end` with the one bit turned back that its checksum tells of, and proves."""
@@ -268,16 +273,18 @@ class Looker:
         self._learn(window, end, kind)
         return Look(end, None, kind, payload, (Healed(window.base + at + place[0], place[1]),))
 
-    def _resumed(self, window: Window, at: int, edge: int, reason: GapReason, due: int | None) -> Look:
+    def _resumed(self, window: Window, at: int, edge: int, reason: GapReason, due: Due) -> Look:
         """Where chunks chain again, in this block or behind it; the whole chunk, if only its length was wrong."""
         buffer, limit = window.buffer, window.limit
         stop = min(edge, limit)
         checksum, length, kind = HEADER.unpack_from(buffer, at)
         body = at + CHUNK_HEADER_SIZE
-        place = next(self._places(window, at + 1, stop, due), None)
-        if place is None:
+        place, is_doubtful = self._likely(window, at, stop, due)
+        if is_doubtful and ((window.final and body + length == limit) or self._goes_on(window, edge, due)):
+            place = None
+        elif place is None:
             place = self._behind_header(window, edge)
-        if place is None and self._good(window, edge) is None:
+        if place is None and not is_doubtful and self._good(window, edge) is None:
             place = next(self._places_across(window, at + 1, edge), None)
         ends = [place] if place is not None else range(max(body, stop - CHUNK_HEADER_SIZE + 1), stop + 1)
         if 1 <= kind <= _LAST:
@@ -297,8 +304,49 @@ class Looker:
         is_one = reason is GapReason.BAD_CRC and place == body + length
         return Look(edge if place is None else place, reason, passed=is_one)
 
-    def _places(self, window: Window, begin: int, stop: int, due: int | None) -> Iterator[int]:
-        """Where good chunks begin that others follow, from `begin` to `stop`."""
+    def _likely(self, window: Window, at: int, stop: int, due: Due) -> tuple[int | None, bool]:
+        """Of the places behind `at`, the first one whose record may be the next.
+
+        If none may: the first of all, and whether it may lie within a record that is damaged.
+        """
+        first, begin = None, at + 1
+        while (place := next(self._places(window, begin, stop, due, at), None)) is not None:
+            found, begin = self._in_chain(window, place, stop, due)
+            if found is not None:
+                return found, False
+            first = place if first is None else first
+            if stop - begin < CHUNK_HEADER_SIZE:  # no chunk within another one ends where the block does
+                return first, False
+        return first, first is not None
+
+    def _in_chain(self, window: Window, at: int, stop: int, due: Due) -> tuple[int | None, int]:
+        """Where the log goes on in the chunks that chain from `at` on, if it does; and where they end.
+
+        Where their numbers do not follow each other, a log that a record holds may end, and the one that holds it go on:
+        with the lowest number of those that fit, as all behind it are higher.
+        """
+        start, found, lowest, before = at, None, 0, None
+        has_numbers = is_judged = False
+        begun = at
+        while stop - at >= CHUNK_HEADER_SIZE and (chunk := self._good(window, at)) is not None:
+            number = _number(chunk)
+            if number is not None:
+                if before is not None and number != before + 1:
+                    start, is_judged = at, False
+                if not is_judged and due.fits(number, window.base + at) and (found is None or number <= lowest):
+                    found, lowest = start, number
+                before, has_numbers, is_judged = number, True, True
+            at += CHUNK_HEADER_SIZE + len(chunk[1])
+        return found if has_numbers else begun, at
+
+    def _goes_on(self, window: Window, edge: int, due: Due) -> bool:
+        """Whether the next block begins with what belongs behind a record that is damaged in this one."""
+        chunk = self._good(window, edge)
+        number = _number(chunk) if chunk is not None else None
+        return chunk is not None and (chunk[0] in _PARTS if number is None else due.fits(number, window.base + edge))
+
+    def _places(self, window: Window, begin: int, stop: int, due: Due, damaged: int) -> Iterator[int]:
+        """Where good chunks begin that others follow, from `begin` to `stop`, behind damage at `damaged`."""
         buffer = window.buffer
         for match in _HEADER_AT.finditer(buffer, begin, stop):
             if not self._can_spend(_TRYING):
@@ -309,7 +357,7 @@ class Looker:
                 continue
             ends_here = stop - end < CHUNK_HEADER_SIZE
             chains = ends_here or _has_header(buffer, end)
-            if not chains and not _is_due(buffer[at:end], due, at - begin):
+            if not chains and not _is_due(buffer[at:end], due.exact, at - damaged):
                 continue
             if self._good(window, at) is None:
                 continue

@@ -7,12 +7,33 @@ part is not followed by the number after its own. Logs whose numbers do not rise
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .constants import BLOCK_SIZE
 
 _ORDERLY = 1  # numbers behind the one before that make a log one of which the numbers tell something
 _ELSEWHERE = 3 * BLOCK_SIZE // 4  # bytes: what lies in the wrong place comes from another block
 _SMALLEST = 11  # bytes of a framed record that has a number and a body
 _MOST_RUNS = 64  # kept, of numbers without a gap
+
+
+class Due(NamedTuple):
+    """What numbers tell of the next record."""
+
+    exact: int | None
+    """Its number; None where nothing tells."""
+    last: int | None
+    """That of the last record; None where nothing tells."""
+    offset: int
+    """Where that ended."""
+    passed: range = range(0)
+    """Numbers before the last ones that were not read: if what was read lies in the wrong place, they are still to come."""
+
+    def fits(self, num: int, offset: int) -> bool:
+        """Whether a record of this number may be the first one behind damage, at `offset`."""
+        if self.last is None or num in self.passed:
+            return True
+        return 0 < num - self.last <= 1 + (offset - self.offset) // _SMALLEST
 
 
 class Numbering:
@@ -42,6 +63,13 @@ class Numbering:
     def tells(self) -> bool:
         """Whether this log's numbers are in order."""
         return self._orderly >= _ORDERLY
+
+    def expected(self, offset: int) -> Due:
+        """What is known of the next record, if `offset` is where the last one ended."""
+        if self._orderly < 0:
+            return Due(self.due, None, offset)
+        before = self._runs[-2:-1]
+        return Due(self.due, self.last, offset, range(before[0][1] + 1, self._runs[-1][0]) if before else range(0))
 
     def lose(self, *, one: bool) -> None:
         """Something is lost: `one` chunk, or who knows what."""

@@ -315,7 +315,7 @@ class LogReader:
     def _look(self, window: Window, at: int, edge: int) -> Look:
         """What stands at `at`, where the block ends at `edge`."""
         if edge - at >= CHUNK_HEADER_SIZE:
-            return self._looker.look(window, at, self._numbers.due)
+            return self._looker.look(window, at, self._numbers.expected(self.position))
         # A block's trailer: no chunk, and nobody looks at the bytes.
         return self._looker.across(window, at) or Look(min(edge, window.limit))
 
