@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -116,7 +117,8 @@ def _one(log: Path, opened: Opened, options: dict[str, Any]) -> tuple[str, Repai
     except RepairError as error:
         return "failed", None, str(error)
     except OSError as error:
-        return "failed", None, f"{error.filename or log}: {error.strerror or error}"
+        where = f"{error.filename}: " if error.filename not in (None, os.fspath(log)) else ""
+        return "failed", None, f"{where}{error.strerror or error}"
 
 
 def _maybe_written(log: Path) -> str:

@@ -106,7 +106,7 @@ def survey(paths: Paths) -> list[LogHead]:
     return [*heads.values(), *shut]
 
 
-def shut_folder(error: OSError, fate: str = "are not synced") -> LogHead:
+def shut_folder(error: OSError, fate: str = "are not read") -> LogHead:
     """What is told of a folder that cannot be listed: whether there are logs in it nobody knows."""
     name = Path(os.fsdecode(error.filename or "?"))
     return LogHead(name, problem=f"the folder cannot be read ({error.strerror}): logs in it, if any, {fate}")

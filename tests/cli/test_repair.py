@@ -110,8 +110,8 @@ def test_one_that_cannot_be_read_stops_no_other(here):
     found = {line["log"].rsplit("/", 1)[1]: line["reason"] for line in lines(done)[:-1]}
 
     assert done.exit_code == 1
-    assert "directory" in found["folder.wandb"]
-    assert "No such file" in found["gone.wandb"]
+    assert found["folder.wandb"] == "Is a directory"  # its name stands before the reason
+    assert found["gone.wandb"] == "No such file or directory"
     assert "not a file" in found["pipe.wandb"]
     assert "no record" in found["empty.wandb"]
     assert found["run-a1b2c3d4.wandb"] == ""
