@@ -153,8 +153,8 @@ def _problem(state: RunState, length: int) -> str:
     reasons = sorted({gap.reason.value for gap in state.gaps})
     if not reasons:
         return ""
-    if reasons == [GapReason.BAD_HEADER.value]:
-        return "not a log"
+    if reasons == [GapReason.BAD_HEADER.value] and state.gaps[0].note:  # nothing behind it could be read
+        return state.gaps[0].note
     lost = state.records_lost
     return ", ".join(reasons) + ("" if lost is None else f" ({counted(lost, 'record')} lost)")
 

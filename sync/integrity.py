@@ -18,7 +18,7 @@ from ..logformat.losses import Loss, losses
 from .clock import SystemClock
 from .liveness import Liveness
 from .plan import LogHead
-from .report import NOTHING_YET, counted, shorten
+from .report import NOTHING_YET, shorten
 from .scan import Facts, scan
 
 _BATCH_BYTES = 32 << 20
@@ -171,8 +171,7 @@ def _judged(facts: Facts, lost: Sequence[Loss]) -> tuple[State, str]:
         word = State.TORN if is_torn else State.DAMAGED
         return word, f"{word.value}: {shorten(map(str, lost), separator='; ')}"
     if facts.healed:
-        bits = shorten([f"bit {bit.bit} of byte {bit.offset}" for bit in facts.healed])
-        return State.HEALED, f"{counted(len(facts.healed), 'flipped bit')} healed in memory: {bits}"
+        return State.HEALED, facts.healed_words()
     if facts.unfinished:
         return State.WHOLE, "its last record is being written"
     if facts.header_version:

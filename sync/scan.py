@@ -22,7 +22,7 @@ from .ahead import Ahead, batches
 from .cursor import Lines
 from .lines import Console
 from .region import Region
-from .report import counted
+from .report import counted, shorten
 
 _ROWS = {"history", "summary"}  # kinds of records that rows are made of
 _DIVIDING = {"header", "run"}  # what stands before rows; between them it may begin another count of steps
@@ -93,6 +93,13 @@ class Facts:
             lost = "" if gap.records_lost is None else f", {counted(gap.records_lost, 'record')}"
             lines.append(f"bytes {gap.offset}-{gap.end} ({gap.reason.value}{lost})")
         return lines
+
+    def healed_words(self) -> str:
+        """Which bits are wrong in the file; empty if none is known to be."""
+        if not self.healed:
+            return ""
+        bits = shorten([f"bit {bit.bit} of byte {bit.offset}" for bit in self.healed])
+        return f"{counted(len(self.healed), 'flipped bit')} healed in memory: {bits}"
 
 
 class NeedsFold(Exception):  # noqa: N818 - a verdict on the log, not an error

@@ -51,7 +51,9 @@ def finish(work: RunWork, note: str) -> list[RunReport]:
         else:
             verdict = Verdict.SYNCED
             first = note if ended else f"all sent; {_NODE if segment.head.is_node else _CRASHED}"
-            reason = "; ".join([*([first] if first else []), *segment.notes, *cut_notes(work, segment)])
+            healed = segment.facts.healed_words() if segment.facts is not None else ""
+            notes = [first, *segment.notes, *cut_notes(work, segment), healed]
+            reason = "; ".join(filter(None, notes))
         if verdict is Verdict.SYNCED:
             segment.places.mark()
         else:

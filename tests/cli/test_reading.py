@@ -199,9 +199,19 @@ def test_ls_lists_every_run_and_names_the_bad_ones(tmp_path):
         "lfs": "unknown",
     }
     assert found["empty"]["problem"] == "empty file"
-    assert found["lfs"]["problem"] == "not a log"
+    assert "`git lfs pull`" in found["lfs"]["problem"]
     assert found["good"]["rows"] == 3
     assert found["good"]["sync"] == "no"
+
+
+@pytest.mark.parametrize(("size", "problem"), [(6, "bad_header (0 records lost)"), (40, "bad_header (1 record lost)")])
+def test_ls_tells_a_damaged_header_from_what_is_no_log(tmp_path, size, problem):
+    """A log of which the beginning is lost is one, and the rows behind that are counted."""
+    log = run_log(tmp_path, "hurt")
+    log.write_bytes(b"\xff" * size + log.read_bytes()[size:])
+    (row,) = lines(call("ls", "--json", tmp_path)[1])
+
+    assert (row["problem"], row["rows"]) == (problem, 3)
 
 
 def test_ls_lists_runs_of_one_second_in_the_order_of_their_start(tmp_path):

@@ -64,6 +64,22 @@ def test_a_run_record_that_was_lost_is_replaced_by_the_file_name(rig: Rig) -> No
     assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
 
 
+def test_a_log_that_was_healed_is_synced_and_the_verdict_says_so(rig: Rig) -> None:
+    """All rows arrive as they were logged; the reason names the bit that the file has wrong."""
+    log = rig.run(rows=20)
+    rows = load(log).rows
+    data = bytearray(log.read_bytes())
+    data[900] ^= 4
+    log.write_bytes(data)
+    rig.settle(log)
+
+    report = rig.sync()
+
+    assert rig.backend.runs["a1b2c3d4"].rows == rows
+    assert (rig.only(report).verdict, report.exit_code) == (Verdict.SYNCED, 0)
+    assert "1 flipped bit healed in memory: bit 2 of byte 900" in rig.only(report).reason
+
+
 @pytest.mark.parametrize(
     ("header", "verdict"),
     [
