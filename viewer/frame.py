@@ -144,10 +144,10 @@ class Surround:
     def title(self, left: Sequence[tuple[str, int | str]], right: str = "") -> None:
         """The row above the plot: a name, which is cut, and perhaps a value at the left, and a mark at the right."""
         width = self.layout.width if self.layout.titles else 0
-        mark = self.text(right, width, "mark")
+        name, *rest = left
+        mark = self.text(right, width - min(len(name[0]), width // 3) - 2, "mark")
         write(self.grid, 0, width - len(mark), mark)
         room = width - len(mark) - (2 if mark else 0)
-        name, *rest = left
         value = self.text(rest[0][0], room, rest[0][1]) if rest else []
         if len(value) + 6 > room:
             value = []
@@ -210,25 +210,28 @@ class Entry:
 
 def legend_rows(entries: Sequence[Entry], width: int, rows: int, *, ascii_only: bool) -> list[list[Cell]]:
     """At most `rows` rows of signs, names and values; the last one tells how many had no room."""
-    made: list[list[Cell]] = []
+    made: list[list[list[Cell]]] = []
     for number, entry in enumerate(entries):
         cells = _entry_cells(entry, width, ascii_only=ascii_only)
-        if made and len(made[-1]) + 2 + len(cells) <= width:
-            made[-1] += [BLANK, BLANK, *cells]
+        if made and _length([*made[-1], cells]) <= width:
+            made[-1].append(cells)
         elif len(made) < rows:
-            made.append(cells)
-        else:
-            more = text_cells(f" +{len(entries) - number} more", width, "text", ascii_only=ascii_only)
-            if made and len(made[-1]) + len(more) > width:
-                more = text_cells(f" +{len(entries) - number + 1} more", width, "text", ascii_only=ascii_only)
-                kept = made[-1][: width - len(more)]
-                if kept and columns_of(kept[-1].char) == 2:
-                    kept[-1] = BLANK
-                made[-1] = kept
-            if made:
-                made[-1] += more
+            made.append([cells])
+        elif made:
+            left_out = len(entries) - number
+            more = text_cells(f"+{left_out} more", width, "text", ascii_only=ascii_only)
+            while made[-1] and _length([*made[-1], more]) > width:
+                made[-1].pop()
+                left_out += 1
+                more = text_cells(f"+{left_out} more", width, "text", ascii_only=ascii_only)
+            made[-1].append(more)
             break
-    return made
+    return [[cell for part in row for cell in (BLANK, BLANK, *part)][2:] for row in made]
+
+
+def _length(parts: Sequence[Sequence[Cell]]) -> int:
+    """Columns of entries with two blanks between them."""
+    return sum(len(part) + 2 for part in parts) - 2
 
 
 def _entry_cells(entry: Entry, width: int, *, ascii_only: bool) -> list[Cell]:

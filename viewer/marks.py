@@ -57,16 +57,21 @@ def _odd_slice(curve: Curve, x0: float, x1: float) -> tuple[int, int]:
     return bisect_left(curve.odd, (x0, "")), bisect_right(curve.odd, (x1, "~"))
 
 
-def put_signs(cells: Plot, *, everywhere: bool) -> None:
-    """Put the letter of each series on its cells: on all of them, or in every twelfth column, each in another one."""
+def put_signs(cells: Plot, first: int, *, everywhere: bool) -> None:
+    """Put the letters of series from `first` on on their cells: on all, or in every twelfth column, each in another one."""
     if everywhere:
         for at, cell in cells.items():
-            if isinstance(cell.colour, int):
+            if isinstance(cell.colour, int) and cell.colour >= first:
                 cells[at] = cell._replace(char=sign(cell.colour))
         return
     rows: dict[tuple[int, int], list[int]] = {}
     for (row, column), cell in cells.items():
-        if isinstance(cell.colour, int) and cell.bright and (column - 3 * cell.colour) % 12 == 1:
+        if (
+            isinstance(cell.colour, int)
+            and cell.colour >= first
+            and cell.bright
+            and (column - 3 * cell.colour) % 12 == 1
+        ):
             rows.setdefault((cell.colour, column), []).append(row)
     for (series, column), found in rows.items():
         cells[sorted(found)[len(found) // 2], column] = Cell(sign(series), series)

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 
 from ..export.chart_axis import short
+from ..export.chart_style import COLOURS
 from .canvas import Canvas, Cell, style_named
 from .curves import Curve
 from .frame import Entry, Grid, Surround, legend_rows, write
@@ -58,7 +59,7 @@ def draw(
         smoothed: a curve for each of `curves` that is drawn bright, and they dim.
         robust: the range of y leaves out the most extreme points, one in a hundred at either end.
         guides: off, dots or lines, at the ticks of y.
-        signs: tell series apart by letters instead of colours.
+        signs: tell series apart by letters; without, those alone whose colour another one has.
         series: the number of each curve, which is its colour; without them, its place.
 
     Raises:
@@ -73,9 +74,10 @@ def draw(
     x_scale = Scale(*widened(*(x or _x_range(drawn)), by=1e-3))
     y_scale = _y_scale([*drawn, *smoothed], x_scale, y, log_y=log_y, robust=robust)
 
-    lettered = signs or ascii_only
+    # Colours begin anew behind the last one: from there on, letters tell which is which.
+    first_sign = 0 if signs or ascii_only else COLOURS
     entries = [
-        Entry(number, sign(number) if lettered else "━", name, _read_out(curve, smooth, cursor))
+        Entry(number, sign(number) if number >= first_sign else "━", name, _read_out(curve, smooth, cursor))
         for (curve, name), smooth, number in zip(curves, [*smoothed, *[None] * len(curves)], numbers)  # noqa: B905 - padded
     ]
     wanted = legend_rows(entries, width, height, ascii_only=ascii_only) if len(curves) > 1 else []
@@ -104,7 +106,7 @@ def draw(
     view = View(Canvas(layout.columns, layout.rows, style), x_scale, y_scale)
     plot: Plot = {}
     _lay_guides(plot, layout.columns, surround.tick_rows, guides, ascii_only=ascii_only)
-    shade_gaps(plot, view, drawn, ":" if ascii_only else "░")
+    shade_gaps(plot, view, drawn, "/" if ascii_only else "░")
     if surround.cursor is not None:
         plot.update({(row, surround.cursor): Cell("|" if ascii_only else "│", "cursor") for row in range(layout.rows)})
     for place, (curve, number) in enumerate(zip(drawn, numbers, strict=True)):
@@ -113,8 +115,8 @@ def draw(
         if ghost:
             trace(view, number, smoothed[place])
     cells_drawn = view.canvas.cells()
-    if lettered and len(curves) > 1:
-        put_signs(cells_drawn, everywhere=ascii_only)
+    if len(curves) > 1:
+        put_signs(cells_drawn, first_sign, everywhere=ascii_only)
     plot.update(cells_drawn)
     _mark_ends(plot, view, ascii_only=ascii_only)
     for (row, column), cell in plot.items():

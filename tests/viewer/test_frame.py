@@ -68,6 +68,13 @@ def test_titles_keep_the_mark_and_the_value():
     assert text(surround.grid[0]) == "a/very/long/na…  0.125  12 NaN"
 
 
+def test_a_narrow_title_keeps_a_part_of_the_name():
+    """Where even the mark has no room, a third of the row is the name's."""
+    surround = Surround(15, 8, Scale(0.0, 1.0), Scale(0.0, 1.0))
+    surround.title([("train/loss", "title")], "2 NaN 1 Inf")
+    assert text(surround.grid[0]) == "trai…  2 NaN 1…"
+
+
 def test_labels_of_x_never_touch():
     """A label that would touch another is left out, the cursor's never."""
     surround = Surround(24, 8, Scale(0.0, 1.0), Scale(0.0, 1e6), cursor=480_000.0)

@@ -119,7 +119,7 @@ def test_a_legend_tells_what_it_leaves_out():
     many = [(curve([0, number]), f"run-{number}") for number in range(40)]
     rows = shown(*many, width=40, height=12)
     assert rows[-1].endswith("more")
-    assert int(rows[-1].split("+")[1].split()[0]) + sum(row.count("━") for row in rows[-3:]) == 40
+    assert int(rows[-1].split("+")[1].split()[0]) + sum(row.count("run-") for row in rows[-3:]) == 40
 
 
 def test_the_cursor_reads_out_each_curve():
@@ -138,6 +138,15 @@ def test_signs_tell_series_apart():
     assert "x" in lettered[1]
     rows = plot_of(draw(curves, 40, 10, style="ascii"))
     assert {cell.char for cell in rows[0] if isinstance(cell.colour, int)} == {"x"}
+
+
+def test_letters_where_colours_repeat():
+    """A series whose colour an earlier one has bears a letter, on the curve and in the legend."""
+    curves = [(curve([float(number)] * 50), f"r{number}") for number in range(7)]
+    grid = draw(curves, 60, 20)
+    assert to_text(grid[-1:]).endswith("% r6 6")
+    letters = [cell for row in plot_of(grid) for cell in row if isinstance(cell.colour, int) and cell.char.isascii()]
+    assert {(cell.char, cell.colour) for cell in letters} == {("%", 6)}
 
 
 def test_bands_are_dim_under_a_bright_line():
