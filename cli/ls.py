@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..logformat import GapReason, LogReader, RunState, find_logs, head_of, open_log, run_id_of
+from ..logformat import Gap, GapReason, LogReader, RunState, find_logs, head_of, open_log, run_id_of
 from ..logformat.elapsed import in_seconds
 from ..logformat.segments import Head
 from ..sync.clock import SystemClock
 from ..sync.errors import UsageError
+from ..sync.inflight import is_in_flight
 from ..sync.liveness import Liveness
 from ..sync.plan import LogHead, read_head, shut_folder
 from ..sync.report import counted, elapsed
@@ -123,6 +124,7 @@ def _row(
         status = "ended" if of_node else "crashed"
     begins = not state.has_run and liveness.is_beginning(read_head(log), stale_after)
     sent = sync_status(log)
+    flying = [gap for gap in state.gaps[-1:] if is_in_flight(log, gap, liveness, stale_after)]
     return {
         **row,
         "run": info.run_id or row["run"],
@@ -140,17 +142,17 @@ def _row(
         "sync": sent.words,
         "rows_sent": sent.rows_sent,
         "url": sent.url,
-        "problem": "" if begins else _problem(state, stat.st_size),
+        "problem": "" if begins else _problem(state, stat.st_size, [gap for gap in state.gaps if gap not in flying]),
     }
 
 
-def _problem(state: RunState, length: int) -> str:
-    """What keeps the log from being whole, in a few words; empty if nothing does."""
+def _problem(state: RunState, length: int, gaps: list[Gap]) -> str:
+    """What keeps the log from being whole, in a few words; empty if nothing does. `gaps` are those that are losses."""
     if length == 0:
         return "empty file"
     if not state.has_run and not state.gaps:
         return "no run record: the job died before it wrote one"
-    reasons = sorted({gap.reason.value for gap in state.gaps})
+    reasons = sorted({gap.reason.value for gap in gaps})
     if not reasons:
         return ""
     if reasons == [GapReason.BAD_HEADER.value] and state.gaps[0].note:  # nothing behind it could be read

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..logformat import find_logs, in_order, latest_run, log_name, siblings
+from ..logformat import Gap, find_logs, in_order, latest_run, log_name, siblings
 from ..logformat.anatomy import AnatomyReader
 from ..logformat.follow import Follower, PackedError, PipeFollower
 from ..logformat.rowstream import stream_rows
@@ -19,6 +19,7 @@ from ..logformat.schema import KINDS
 from ..logformat.sources import GZIP, ZSTD, open_log
 from ..sync.clock import Clock, SystemClock
 from ..sync.errors import UsageError
+from ..sync.inflight import is_in_flight
 from ..sync.liveness import Liveness
 from .paths import Source
 from .showrecords import RecordPrinter, named_errors
@@ -66,7 +67,8 @@ def command(paths: tuple[str | Path, ...], *, kinds: tuple[str, ...], as_json: b
     A run that was resumed has several logs. Summary, rows and keys are those of all which lie in one wandb directory; of a path
     that is a log they are that log's. Logs that lie elsewhere may be named together.
 
-    Exit code 1 says that part of a log, or all of it, could not be read; every gap is shown where it lies.
+    Exit code 1 says that part of a log, or all of it, could not be read; every gap is shown where it lies. The end of a record
+    that is being written is shown as one, too, but is no loss.
     """
     unknown = sorted(set(kinds) - {*KINDS.values(), "unknown", "empty"})
     if unknown:
@@ -162,7 +164,14 @@ class _View:
         try:
             reader = AnatomyReader(file)
             shown = "standard input" if name == PIPE else name
-            printer = RecordPrinter(shown, lambda: reader, self._kinds, as_json=self._as_json, tail=self._tail)
+            printer = RecordPrinter(
+                shown,
+                lambda: reader,
+                self._kinds,
+                as_json=self._as_json,
+                tail=self._tail,
+                is_no_loss=lambda gap: file.seekable() and self._is_in_flight(Path(source), gap),
+            )
             printer.print_all(named_errors(reader.finish(), name))
             return printer.is_damaged or (printer.is_empty and not self._may_begin(source))
         finally:
@@ -175,6 +184,9 @@ class _View:
             return False
         log = Path(source)
         return Liveness(self._clock).is_alive(log, log.stat().st_mtime, self._stale_after)
+
+    def _is_in_flight(self, log: Path, gap: Gap) -> bool:
+        return is_in_flight(log, gap, Liveness(self._clock), self._stale_after)
 
     def _follow_pipe(self) -> bool:
         stdin: Any = sys.stdin.buffer
@@ -205,7 +217,11 @@ class _View:
 
     def _rows_of(self, logs: list[Path], opened: Opened) -> bool:
         damage = Damage(as_json=self._as_json)
-        rows = named_errors(stream_rows(logs, lambda log, gap: damage.add(gap, opened.shown(log))), str(logs[0]))
+
+        def tell(log: Path, gap: Gap) -> None:
+            damage.add(gap, opened.shown(log), is_loss=not self._is_in_flight(log, gap))
+
+        rows = named_errors(stream_rows(logs, tell), str(logs[0]))
         if self._keys:
             if not print_keys(rows, self._choice, as_json=self._as_json):
                 click.echo("no such key" if self._choice.is_picky else "no rows", err=True)

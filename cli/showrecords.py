@@ -52,10 +52,22 @@ class RecordPrinter:
     """Prints what comes of one log; whether anything was lost is in `is_damaged`."""
 
     def __init__(
-        self, name: str, reader: Reader, kinds: tuple[str, ...], *, as_json: bool, tail: int | None, live: bool = False
+        self,
+        name: str,
+        reader: Reader,
+        kinds: tuple[str, ...],
+        *,
+        as_json: bool,
+        tail: int | None,
+        live: bool = False,
+        is_no_loss: Callable[[Gap], bool] = lambda _gap: False,
     ) -> None:
-        """`tail`: print only so many of the last ones, once there are no more; `live`: print each as it comes."""
+        """`tail`: print only so many of the last ones, once there are no more; `live`: print each as it comes.
+
+        `is_no_loss`: whether a gap is a record that is being written.
+        """
         self._lines = Lines(live=live)
+        self._is_no_loss = is_no_loss
         self.is_damaged = False
         self.is_empty = False
         """Not a record came, and no gap."""
@@ -88,7 +100,7 @@ class RecordPrinter:
         if isinstance(item, str):
             self._tell(item)
         elif isinstance(item, Gap):
-            self.is_damaged = True
+            self.is_damaged |= not self._is_no_loss(item)
             self._say(partial(self._gap_line, item))
         else:
             self._record(item)

@@ -31,9 +31,9 @@ class Damage:
         self.is_there = False
         self._as_json = as_json
 
-    def add(self, gap: Gap, log: str) -> None:
+    def add(self, gap: Gap, log: str, *, is_loss: bool = True) -> None:
         """Tell a gap."""
-        self.is_there = True
+        self.is_there |= is_loss
         if self._as_json:
             place = {"type": "gap", "log": log, "offset": gap.offset, "length": gap.length}
             click.echo(plain_json({**place, "reason": gap.reason.value, "records_lost": gap.records_lost}))

@@ -14,6 +14,7 @@ from ..logformat import Gap, RunState, head_of, siblings
 from ..logformat.elapsed import in_seconds
 from ..logformat.segments import fold
 from ..sync.clock import SystemClock
+from ..sync.inflight import is_in_flight
 from ..sync.liveness import Liveness
 from ..sync.report import counted, elapsed
 from .showrecords import Named, gap_words, loss_words
@@ -29,14 +30,16 @@ def print_summary(logs: list[Path], name: Named, *, as_json: bool, stale_after: 
         gaps += ((log, gap) for gap in state.gaps[known:])
         known = len(state.gaps)
     status = status_of(state, logs[-1], stale_after)
+    liveness = Liveness(SystemClock())
+    is_lossy = not all(is_in_flight(log, gap, liveness, stale_after) for log, gap in gaps)
     if as_json:
         click.echo(plain_json(_summary_object(logs, name, state, status, gaps)))
-        return bool(gaps)
+        return is_lossy
     for line in _summary_lines(logs, name, state, status, gaps):
         click.echo(printable(line))
     if others := _logs_beside(logs):
         click.echo(f"more     {others} more log(s) of this run beside it: name its directory, or its id, to fold all")
-    return bool(gaps)
+    return is_lossy
 
 
 def _logs_beside(logs: list[Path]) -> int:

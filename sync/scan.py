@@ -301,14 +301,18 @@ def _judge_gaps(facts: Facts, gaps: list[Gap], *, young: bool, grown: bool) -> N
     has grown since; anywhere else the end of the log was cut off. Zeros behind an exit record are preallocated room.
     """
     for gap in gaps:
-        at_end = gap.end >= facts.size
-        if at_end and gap.reason is GapReason.ZEROED and facts.exit_code is not None:
+        if gap.end >= facts.size and gap.reason is GapReason.ZEROED and facts.exit_code is not None:
             continue
-        torn = at_end and gap.reason in (GapReason.TORN_TAIL, GapReason.ZEROED) and facts.exit_code is None
-        if torn and young and (grown or facts.size % _PAGE == 0):
+        if facts.exit_code is None and young and is_open_end(gap, facts.size, grown=grown):
             facts.unfinished = True
         else:
             facts.damage.append(gap)
+
+
+def is_open_end(gap: Gap, size: int, *, grown: bool) -> bool:
+    """Whether a gap in a log, of which `size` bytes were read, may be the end of one that is being written."""
+    torn = gap.end >= size and gap.reason in (GapReason.TORN_TAIL, GapReason.ZEROED)
+    return torn and (grown or size % _PAGE == 0)
 
 
 def good_records(file: BinaryIO, start: int = 0) -> Iterator[Record]:

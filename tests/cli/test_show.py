@@ -255,3 +255,36 @@ class TestFollowing:
         assert call("--follow", "-", input=(here / "x.gz").read_bytes()).exit_code == 2
         (here / "run-x.wandb").write_bytes(gzip.compress(simple_run(here / "wandb").read_bytes()))
         assert call("--follow", here / "run-x.wandb").exit_code == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--summary"], ["--keys"], ["--steps", "0:"]])
+@pytest.mark.parametrize(
+    ("cut", "stale_after", "code"), [(4096, 600, 0), (4095, 600, 1), (4096, 0, 1)], ids=["page", "cut", "no writer"]
+)
+def test_a_record_that_is_being_written_is_no_loss(here, options, cut, stale_after, code):
+    """Where a writer may be there, a torn end at the edge of a page is shown, but costs nothing; `verify` and `ls` agree."""
+    log = simple_run(here / "wandb", rows=200, exit_code=None)
+    log.write_bytes(log.read_bytes()[:cut])
+    done = call(log, *options, "--stale-after", stale_after)
+
+    assert done.exit_code == code
+    assert "torn_tail" in done.output
+    for command in ("verify", "ls"):
+        assert caller(command)(log, "--stale-after", stale_after).exit_code == code
+
+
+def test_zeros_in_the_middle_of_a_log_that_is_being_written_are_a_loss(here):
+    """They do not lie at its end."""
+    log = simple_run(here / "wandb", rows=200, exit_code=None)
+    data = log.read_bytes()
+    log.write_bytes(data[:2000] + bytes(2096) + data[4096:])
+
+    assert [call(log, *options).exit_code for options in ([], ["--summary"], ["--keys"])] == [1, 1, 1]
+
+
+def test_a_torn_end_behind_the_exit_record_is_a_loss(here):
+    """Its writer has ended the run, whatever the time."""
+    log = simple_run(here / "wandb", rows=5)
+    log.write_bytes((log.read_bytes() + b"\1\1\1\1\x10\x27\1").ljust(4096, b"x"))  # 10,000 bytes, it says
+
+    assert [call(log, *options).exit_code for options in ([], ["--summary"], ["--keys"])] == [1, 1, 1]
