@@ -78,6 +78,17 @@ class Canvas:
             layer = self._layers[series, bright] = [0] * self.width
         layer[x] |= (1 << bottom + 1) - (1 << top) if top <= bottom else 0
 
+    def join(self, series: int, x: int, before: float, at: float, *, bright: bool = True) -> None:
+        """Connect row `before` of column `x - 1` with row `at` of column `x`: `line` for neighbours, several times faster."""
+        start, stop = math.floor(min(max(before, -_FAR), _FAR) + 0.5), math.floor(min(max(at, -_FAR), _FAR) + 0.5)
+        middle = (start + stop) // 2
+        if start <= stop:
+            self.vertical(series, x - 1, start, max(middle, start), bright=bright)
+            self.vertical(series, x, min(middle + 1, stop), stop, bright=bright)
+        else:
+            self.vertical(series, x - 1, min(middle + 1, start), start, bright=bright)
+            self.vertical(series, x, stop, max(middle, stop), bright=bright)
+
     def line(self, series: int, x0: float, y0: float, x1: float, y1: float, *, bright: bool = True) -> None:
         """Set the dots of a straight line, without holes, however far outside its ends are."""
         x0, y0, x1, y1 = (min(max(at, -_FAR), _FAR) for at in (x0, y0, x1, y1))

@@ -71,7 +71,10 @@ def trace(view: View, series: int, curve: Curve, *, bright: bool = True, band: b
             view.beyond[False, view.cell(x, 0)[1]] = series
         if previous is not None and earliest >= x:
             target = end if band else min(max(previous[1], top), bottom)
-            if target != previous[1] or band or x - previous[0] > 1:
+            if x - previous[0] == 1:
+                if band or target != previous[1]:
+                    canvas.join(series, x, previous[1], target, bright=bright)
+            else:
                 canvas.line(series, *previous, x, target, bright=bright)
         elif band:
             canvas.vertical(series, x, end, end)

@@ -105,6 +105,19 @@ def test_lines_have_no_holes(x0, y0, x1, y1):
     assert reached == dots
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.integers(-20, 40), st.integers(-20, 40))
+def test_neighbours_are_joined_without_holes(before, at):
+    """Between two neighbouring columns every row is in one of them, and no dot in both."""
+    canvas = Canvas(1, 4)
+    canvas.join(0, 1, before, at)
+    dots = dots_of(canvas)
+    between = set(range(min(before, at), max(before, at) + 1)) & set(range(16))
+    assert {y for _, y in dots} == between
+    assert {(0, before), (1, at)} & {(x, y) for x in (0, 1) for y in range(16)} <= dots
+    assert len(dots) == len(between) + (before == at and 0 <= at < 16)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False), st.floats(allow_nan=False), st.floats(allow_nan=False))
 def test_no_line_is_too_far_away(x0, y0, x1, y1):
