@@ -79,6 +79,9 @@ def test_labels_of_x_never_touch():
     """A label that would touch another is left out, the cursor's never."""
     surround = Surround(24, 8, Scale(0.0, 1.0), Scale(0.0, 1e6), cursor=480_000.0)
     assert text(surround.grid[-1]).split() == ["0", "480,000", "1M"]
+    for place in range(0, 1_000_001, 20_000):
+        surround = Surround(24, 8, Scale(0.0, 1.0), Scale(0.0, 1e6), cursor=float(place))
+        assert set(text(surround.grid[-1]).split()) <= {"0", "500k", "1M", f"{place:,}"}
 
 
 def test_a_legend_fills_its_rows():

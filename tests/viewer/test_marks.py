@@ -55,6 +55,13 @@ def test_marks_of_crowds_cover_all_of_their_columns():
     assert sorted(odd_marks(curve, Scale(0.0, 49_999.0), 80, ascii_only=False)) == list(range(80))
 
 
+def test_nan_is_the_mark_of_a_shared_column():
+    """Where NaN and infinities share a column, NaN is shown, whichever came first."""
+    curve = Curve(range(4), [math.inf, math.nan, math.nan, -math.inf])
+    marks = odd_marks(curve, Scale(0.0, 3.0), 2, ascii_only=True)
+    assert [marks[column].char for column in (0, 1)] == ["N", "N"]
+
+
 def test_signs_repeat_after_eight():
     """Eight series have letters of their own."""
     assert len({sign(number) for number in range(8)}) == 8

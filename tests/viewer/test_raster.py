@@ -107,6 +107,13 @@ def test_what_is_not_finite_is_marked_and_counted():
     assert "NaN" in shown((curve([math.nan] * 3), "loss"), width=40)[0]
 
 
+def test_axes_reach_the_last_value_that_is_not_finite():
+    """Where the last values are NaN, the axis goes on to them."""
+    grid = draw([(curve([1.0, 1.0, math.nan, math.nan]), "s")], 40, 8)
+    assert grid[6][-1].colour == "mark"
+    assert to_text(grid[-1:]).split() == ["0", "1", "2", "3"]
+
+
 def test_several_curves_have_a_legend():
     """With several curves, names and last values stand below, and the title above."""
     rows = shown((curve([0, 1]), "alpha"), (curve([1, 0]), "beta"), title="loss", width=40, height=9)

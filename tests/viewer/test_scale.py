@@ -59,6 +59,15 @@ def test_ticks_of_days_tell_the_day():
     ]
 
 
+def test_ticks_of_wall_clocks_stand_where_they_say():
+    """The value of a tick is the time that its label tells, in zones of half hours, too."""
+    zone = dt.timezone(dt.timedelta(hours=5, minutes=30))
+    ticks = x_ticks(Scale(1796026800.0, 1796026800.0 + 7200), 4, "wall", zone)
+    assert labels(ticks) == ["Nov 30 14:00", "14:30", "15:00", "15:30"]
+    assert [value - ticks[0][0] for value, _ in ticks] == [0, 1800, 3600, 5400]
+    assert dt.datetime.fromtimestamp(ticks[0][0], zone).strftime("%H:%M:%S") == "14:00:00"
+
+
 def test_no_date_is_a_number():
     """Wall clocks beyond the calendar have ticks that are numbers."""
     assert labels(x_ticks(Scale(0.0, 1e12), 4, "wall", UTC))[-1] == "1T"
