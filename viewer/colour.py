@@ -93,10 +93,13 @@ def colours_of(environ: Mapping[str, str], *, is_terminal: bool, dark: bool = Tr
 def to_ansi(cells: Iterable[Sequence[Cell]], colours: Colours) -> str:
     """Rows of cells as lines of text, with SGR sequences where colours change; each line begins and ends without any."""
     lines = []
+    codes: dict[tuple[int | str, bool], str] = {}
     for row in cells:
         parts, current = [], ""
         for char, colour, bright in row:
-            code = current if char == " " else colours.code(colour, bright=bright)
+            code = current if char == " " else codes.get((colour, bright))
+            if code is None:
+                code = codes[colour, bright] = colours.code(colour, bright=bright)
             if code != current:
                 parts.append(f"\x1b[{code}m" if code else _RESET)
                 current = code

@@ -34,9 +34,15 @@ def test_lines_from_outside_end_at_a_loss():
     assert not lone
 
 
+def test_losses_before_the_window_cut_the_line_into_it():
+    """A loss that ends before the window begins still parts the point left of it from the first one within."""
+    assert chars([0, 4], [0, 0], (2.0, 4.0), breaks=[(0.5, 1.0)])[0] == "   ⢀"
+    assert chars([0, 4], [0, 0], (2.0, 4.0))[0] == "⣀⣀⣀⣀"
+
+
 def test_losses_that_end_together_are_one():
     """Of two losses that end in the same column the longer one cuts the line, in whatever order they are."""
-    long, short = (1.0, 7.0), (6.9, 7.0)
+    long, short = (1.0, 7.0), (7.0, 7.01)
     for breaks in ([long, short], [short, long]):
         assert chars([0, 1, 7, 8], [0, 0, 0, 0], (0.0, 8.0), breaks=breaks)[0] == "⣀  ⢀"
 
