@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from array import array
@@ -22,6 +23,7 @@ _FLAT = 1e-3  # of the size of the values: smaller changes are no jump, however 
 STALL = 20.0
 """Times the usual time between two rows, and at least a minute."""
 _STALL_LEAST_S = 60.0
+_SAMPLE = 4096  # distances that tell what is usual
 IDLE_PERCENT, IDLE_S = 5.0, 300.0
 """A GPU idles if it is busy for less than so many percent of the time, in all samples of so many seconds."""
 _LOSS = re.compile(r"loss|nll|perplexity|\bppl\b", re.IGNORECASE)
@@ -120,7 +122,8 @@ def stalls(times: Sequence[float], now: float | None = None) -> Iterator[tuple[f
     distances = array("d", map(sub, islice(times, 1, None), times))
     if len(distances) < 3:
         return
-    least = max(_STALL_LEAST_S, STALL * sorted(distances)[len(distances) // 2])
+    some = sorted(distances[:: max(1, len(distances) // _SAMPLE)])
+    least = max(_STALL_LEAST_S, STALL * some[len(some) // 2])
     for at, distance in enumerate(distances):
         if distance > least:
             yield times[at], times[at + 1]

@@ -86,7 +86,8 @@ class RowAxes:
 def numbers_of(column: Column, place: int = 0) -> tuple[Sequence[int], array[float]]:
     """The numbers among a column's values from that place on, and their rows; nulls, booleans, texts and objects are none."""
     if column.kind in {"int", "float"} and not column.nulls:
-        return column.rows[place:], array("d", column.values[place:])
+        part = column.values[place:]
+        return column.rows[place:], part if column.kind == "float" else array("d", part)  # type: ignore[return-value]  # of doubles
     rows, numbers = array("q"), array("d")
     if column.kind in {"number", "int", "float", "json"}:
         for row, value in zip(column.rows[place:], column.slice(place, len(column)), strict=True):

@@ -164,7 +164,7 @@ class RunView:
             if made.places:
                 made.curve.extend(xs, numbers)
             else:
-                made.curve = Curve(xs, numbers)
+                made.curve = Curve(xs, numbers, copies=False)
             made.places, made.last = len(column), _point(column, len(column) - 1, places)
         made.curve.breaks = self.breaks(axis)
         return made.curve
@@ -220,7 +220,7 @@ class RunView:
             if made.places:
                 made.curve.extend(xs, numbers)
             else:
-                made.curve = Curve(xs, numbers)
+                made.curve = Curve(xs, numbers, copies=False)
             made.places = len(column)
             made.curve.breaks = pauses(made.curve.x) if axis in {WALL, RELATIVE} and not self.reading.is_preview else []
         return made.curve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 
 import pytest
@@ -105,6 +106,16 @@ def test_uneven_lists_are_refused():
 def test_the_nearest_point_is_found(x, point):
     """Left of the first, between, at equal distance (the left one), at equal x (the latest), behind the last."""
     assert Curve([0, 1, 1, 4], [1, 2, 3, 4]).nearest(x) == point
+
+
+def test_arrays_are_copied_unless_they_are_given_away():
+    """A curve that grows changes no array of its maker, but those that were left to it."""
+    xs, ys = array("d", [0, 1]), array("d", [5, 6])
+    Curve(xs, ys).append(2, 7)
+    assert len(xs) == len(ys) == 2
+    curve = Curve(xs, ys, copies=False)
+    assert curve.x is xs
+    assert curve.y is ys
 
 
 def test_an_empty_curve_has_nothing_to_show():
