@@ -136,7 +136,7 @@ def _stalls(view: RunView, axis: Axis, now: float) -> Iterator[Anomaly]:
     walls = view.axes.of(WALL)
     is_running = view.status(now) == "running"
     joins = {walls[row] for row in view.reading.joins if row < len(walls)}
-    for begin, end in stalls([wall for wall in walls if wall == wall], now if is_running else None):  # noqa: PLR0124 - NaN differs from itself
+    for begin, end in stalls(array("d", filter(math.isfinite, walls)), now if is_running else None):
         x0, x1 = view.at_time(begin, axis), view.at_time(end, axis)
         if end in joins or x0 is None or x1 is None:
             continue
