@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -129,7 +130,7 @@ def verify_logs(
 
 def _aside(batches: Sequence[list[LogHead]], stale_after: float, count: int) -> Iterator[list[Integrity]]:
     context = multiprocessing.get_context("spawn")  # there may be threads here, and locks that they hold
-    pool = ProcessPoolExecutor(count, context, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    pool = ProcessPoolExecutor(count, context, initializer=_begin_process)
     try:
         yield from pool.map(_verify_batch, batches, [stale_after] * len(batches))
     except BaseException:  # Ctrl-C, too, or a reader of ours that wants no more
@@ -138,6 +139,19 @@ def _aside(batches: Sequence[list[LogHead]], stale_after: float, count: int) -> 
             process.terminate()
         raise
     pool.shutdown()
+
+
+def _begin_process() -> None:
+    """Leave Ctrl-C to the process that is asked to verify, and end with it, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def end() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=end, daemon=True).start()
 
 
 def _verify_batch(heads: list[LogHead], stale_after: float) -> list[Integrity]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
+import sys
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -162,3 +164,18 @@ def test_json(tmp_path: Path) -> None:
         str,
         "torn_tail",
     )
+
+
+def test_processes_end_with_the_one_that_started_them() -> None:
+    """However that ended: killed, it left them waiting for work for ever."""
+    code = """
+import os, signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from runferry.sync.integrity import _begin_process
+pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_process)
+print(pool.submit(os.getpid).result(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False, timeout=60)
+    assert int(done.stdout) > 0  # the end of its output, which they share, is theirs
