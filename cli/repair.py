@@ -102,11 +102,11 @@ def _one(log: Path, opened: Opened, options: dict[str, Any]) -> tuple[str, Repai
     if log.exists() and not (log.is_file() or log.is_dir()):  # a pipe would be waited for
         return "failed", None, "not a file"
     try:
+        alive = Liveness(SystemClock()).is_alive(log, log.stat().st_mtime, options["stale_after"])  # before it is read
         found = examine(log)
         lacks_exit = not found.exits and wishes.exit_code is not None
         if found.is_sound and not lacks_exit and not options["all_logs"]:
             return "sound", None, ""
-        alive = Liveness(SystemClock()).is_alive(log, log.stat().st_mtime, options["stale_after"])
         if found.records and not found.exits and alive and not options["force"]:
             return "failed", None, _maybe_written(log)
         name = opened.shown(log)
@@ -117,7 +117,8 @@ def _one(log: Path, opened: Opened, options: dict[str, Any]) -> tuple[str, Repai
     except RepairError as error:
         return "failed", None, str(error)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename not in (None, os.fspath(log)) else ""
+        place = error.filename or output  # what is read has a name
+        where = "" if place == os.fspath(log) else f"{place}: "
         return "failed", None, f"{where}{error.strerror or error}"
 
 

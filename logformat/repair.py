@@ -52,6 +52,8 @@ _NO_TIME, _NO_MESSAGE = "samples or output without a time", "no message of its t
 class Findings:
     """What a log holds that decides how it is repaired."""
 
+    end: int = 0
+    """Offset behind what was read: a log that is being written may have grown since."""
     records: int = 0
     """Those that can be kept."""
     rows: int = 0
@@ -103,6 +105,7 @@ def examine(source: str | os.PathLike[str] | BinaryIO) -> Findings:
     found, watch, order = Findings(), LossWatch(), Misplaced()
     for item in _items(source, found):
         found.losses += watch.add(item)
+        found.end = max(found.end, item.end)
         if isinstance(item, Gap):
             continue
         message = _message(item, found)
@@ -142,7 +145,7 @@ def rewrite(
     """Write the repaired log of `source`, of which `found` was found, to `out`. Memory holds what is moved.
 
     Args:
-        source: as for `examine`; it may have grown since.
+        source: as for `examine`; what it has grown by since is left out, as the findings do not speak of it.
         out: a file to be written from its beginning.
         found: what `examine` gave.
         run: a RunRecord for a log that has none.
@@ -167,7 +170,7 @@ def _ordered(source: str | os.PathLike[str] | BinaryIO, found: Findings, run: An
     if not found.run and run is not None:
         leading = _record(run=run)
     moved = deque(_moved(source, found))
-    for item in _kept(source):
+    for item in _kept(source, found.end):
         if found.misplaced and _lies_in(found.misplaced, item.num):
             continue
         if leading and item.kind != "header":
@@ -185,9 +188,11 @@ def _ordered(source: str | os.PathLike[str] | BinaryIO, found: Findings, run: An
         yield _record(exit={"exit_code": code})
 
 
-def _kept(source: str | os.PathLike[str] | BinaryIO) -> Iterator[Record]:
-    """The records that are kept, as they stand, but for those that end a run."""
+def _kept(source: str | os.PathLike[str] | BinaryIO, end: int) -> Iterator[Record]:
+    """The records up to `end` that are kept, as they stand, but for those that end a run."""
     for item in _items(source, Findings()):
+        if item.end > end:
+            return
         if not isinstance(item, Gap) and item.kind != "exit" and _message(item, None) is not None:
             yield item
 
@@ -196,7 +201,7 @@ def _moved(source: str | os.PathLike[str] | BinaryIO, found: Findings) -> list[t
     """Number and payload of the records that stand in the wrong place, in their order."""
     if not found.misplaced:
         return []
-    return sorted((item.num, item.payload) for item in _kept(source) if _lies_in(found.misplaced, item.num))
+    return sorted((item.num, item.payload) for item in _kept(source, found.end) if _lies_in(found.misplaced, item.num))
 
 
 def _lies_in(spans: list[tuple[int, int]], num: int) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from .history import STEP, Path, decode_history, is_part, place_of, step_of
 from .reader import read_records
 from .record import Gap, GapReason, Record
+from .sources import open_log
 from .steps import ALL_STEPS, StepCounter, Steps
 from .stitch import Opening, StepStitch, opening_of
 from .wire import WireError
@@ -95,5 +96,5 @@ def stream_rows(
 
 
 def _opening(log: FilePath) -> Opening:
-    with log.open("rb", buffering=0) as file:
+    with open_log(log) as file:
         return opening_of(file)

@@ -87,12 +87,23 @@ def open_log(source: str | os.PathLike[str] | BinaryIO) -> BinaryIO:
         return _opened(source, owned=False)
     if os.fspath(source) == "-":
         return _stream(sys.stdin.buffer, owned=False)
-    file: BinaryIO = open(source, "rb", buffering=0)  # noqa: SIM115, PTH123 - the caller closes it; unbuffered: a growing file is seen as it is
+    file: Any = _File(os.fspath(source))
     try:
         return _opened(file, owned=True)
     except BaseException:
         file.close()
         raise
+
+
+class _File(io.FileIO):
+    """A file, unbuffered: one that grows is seen as it is. An error of reading it has its name."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        try:
+            return super().read(size)
+        except OSError as error:
+            error.filename = self.name
+            raise
 
 
 def unpacked(file: BinaryIO, head: bytes) -> BinaryIO | None:

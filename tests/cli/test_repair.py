@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 from runferry.cli import group
 from runferry.logformat import Gap, load, read_records
@@ -132,3 +133,20 @@ def test_a_folder_that_cannot_be_written_is_said(here):
 
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert "file" in done.stdout
+
+
+def test_a_full_disk_is_told_with_the_place_that_is_full(here):
+    """Not with the log, which can be read; and nothing is left of what was begun."""
+    resource = pytest.importorskip("resource")
+    simple_run(here / "wandb", rows=200)
+    limit = (8192, 8192)
+    done = subprocess.run(
+        [sys.executable, "-m", "runferry.cli", "repair", "--all"],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+
+    assert (done.returncode, "  repaired: File too large" in done.stdout) == (1, True)
+    assert list((here / "repaired").iterdir()) == []
