@@ -78,6 +78,7 @@ class _Grep:
         self._is_damaged = False
         self._is_unreadable = bool(opened.problems)
         self._names_runs = False
+        self._unseen = set(self._keys)
 
     def run(self, heads: list[LogHead]) -> int:
         """Search all logs; the exit code."""
@@ -93,6 +94,11 @@ class _Grep:
                 if error.filename is None:
                     raise  # of standard output
                 self._complain(f"{name}: {error.strerror or error}")
+        if self._found and self._unseen:
+            keys = ", ".join(sorted(self._unseen))
+            click.echo(
+                printable(f"no row before these lines has {keys}: `runferry show --keys` lists metrics"), err=True
+            )
         if self._is_unreadable or (self._is_damaged and not self._found):
             return _TROUBLE
         return _FOUND if self._found else _NOTHING
@@ -111,6 +117,7 @@ class _Grep:
             if self._context and self._found and not hit.follows and not self._as_json:
                 click.echo("--")
             self._found += hit.matches
+            self._unseen -= hit.said.values.keys()
             click.echo(self._json_line(hit, run, name) if self._as_json else self._text_line(hit, run))
         foreign = [gap for gap in gaps if gap.reason is GapReason.BAD_HEADER and gap.note]
         lost = [gap for gap in gaps if gap.reason is not GapReason.TORN_TAIL or gap.records_lost or gap.note]

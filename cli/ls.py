@@ -99,10 +99,17 @@ def _tell_shut(shut: list[LogHead], *, as_json: bool) -> None:
 def _head(log: Path) -> Head:
     """Whose log it is, and when it began; when it last grew where it does not say, or now."""
     try:
+        _be_a_file(log)
         head = head_of(log)
         return head if head.start_time_ns else head._replace(start_time_ns=log.stat().st_mtime_ns)
     except OSError:
         return Head(None, time.time_ns())
+
+
+def _be_a_file(log: Path) -> None:
+    """Raise OSError where a log is a pipe, which would be waited for, or a device."""
+    if log.exists() and not (log.is_file() or log.is_dir()):
+        raise OSError("not a file")
 
 
 def _row(
@@ -111,6 +118,7 @@ def _row(
     row: dict[str, Any] = {"type": "run", "run": run_id_of(log), "log": str(log)}
     try:
         stat = log.stat()
+        _be_a_file(log)
         with open_log(log) as file:
             state = RunState(keep_rows=False).add_batches(LogReader(file).batches())
     except OSError as error:

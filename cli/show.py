@@ -116,6 +116,8 @@ class _View:
         """Print it; whether anything could not be read."""
         if len(paths) <= 1 and (source := self._streamed(paths)) is not None:
             return self._follow_pipe() if self._follow else self._records(source, source)
+        if self._follow and any(Path(path).is_fifo() for path in paths):
+            raise click.UsageError("--follow: a pipe is followed as standard input: runferry show --follow - < PIPE")
         with opened_paths(_named(paths)) as opened:
             found = [(path, _one_log(path)) for path in opened.paths]
             if self._follow and opened.sources:
@@ -157,7 +159,12 @@ class _View:
         if self._follow or "://" in name or not path.is_file():
             return None
         with path.open("rb") as file:
-            return name if file.read(4).startswith((GZIP, ZSTD)) else None
+            try:
+                head = file.read(4)
+            except OSError as error:
+                error.filename = name
+                raise
+        return name if head.startswith((GZIP, ZSTD)) else None
 
     def _records(self, source: str | Path, name: str) -> bool:
         file = open_log(source)
@@ -274,4 +281,6 @@ def _one_log(path: Path) -> Path:
         raise click.UsageError(f"{path}: no log (run-<id>.wandb) here")
     if len(logs) > 1:
         raise click.UsageError(f"{path}: {len(logs)} logs here; name one, or list them with `runferry ls {path}`")
+    if logs[0].exists() and not logs[0].is_file():  # a device may have no end
+        _fail(f"{logs[0]}: not a file")
     return logs[0]

@@ -21,6 +21,12 @@ class StepRange(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # ge
             low, high = (int(part) if part.strip() else None for part in (first, end))
         except ValueError:
             self.fail(f"{value!r} is no range of steps, such as 100:200, 100: or :200", param, ctx)
+        if min(low or 0, high or 0) < 0:
+            self.fail("steps are not counted from the end, and none is negative", param, ctx)
+        if low is not None and high is not None and high <= low:
+            self.fail(
+                f"no step lies in {value!r}: the first number is the first step, the second one the end", param, ctx
+            )
         if colon:
             return low, high
         if low is None:

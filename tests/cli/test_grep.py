@@ -97,3 +97,11 @@ def test_bundles_and_pipes(here):
     assert call("step 4", "-", input=log.read_bytes()).stdout.count("step 4") == 2
     assert CliRunner().invoke(group, ["pack", "wandb", "-o", "b.tar.zst"]).exit_code == 0
     assert lines(call("step 4", "b.tar.zst", "--json"))[0]["log"].startswith("b.tar.zst:")
+
+
+def test_metrics_that_no_line_has_are_said(here):
+    """A mistyped key is no empty column."""
+    simple_run(here / "wandb")
+    done = call("step 3", "--with", "loss", "--with", "los")
+    assert (done.exit_code, done.stdout.count("loss=")) == (0, 1)
+    assert done.stderr.startswith("no row before these lines has los:")

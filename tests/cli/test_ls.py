@@ -129,3 +129,12 @@ def test_the_log_of_a_further_node_is_no_crash(tmp_path: Path) -> None:
     found = {Path(row["log"]).parent.name: row["status"] for row in map(json.loads, result.output.splitlines())}
 
     assert found == {"a": "crashed", "b": "ended"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+def test_pipes_among_logs_are_not_waited_for(here):
+    """They are told as what cannot be read."""
+    logs.simple_run(here / "wandb")
+    os.mkfifo(here / "wandb" / "pipe.wandb")
+    done = CliRunner().invoke(group, ["ls"])
+    assert ("not a file" in done.output, "a1b2c3d4" in done.output) == (True, True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -288,3 +290,25 @@ def test_a_torn_end_behind_the_exit_record_is_a_loss(here):
     log.write_bytes((log.read_bytes() + b"\1\1\1\1\x10\x27\1").ljust(4096, b"x"))  # 10,000 bytes, it says
 
     assert [call(log, *options).exit_code for options in ([], ["--summary"], ["--keys"])] == [1, 1, 1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="files that cannot be read, as Linux has them")
+def test_errors_of_reading_name_the_file_and_devices_are_not_waited_for(here):
+    """In each view; a device may have no end, and a named pipe is followed as standard input."""
+    (here / "mem.wandb").symlink_to("/proc/self/mem")
+    (here / "zero.wandb").symlink_to("/dev/zero")
+    os.mkfifo(here / "pipe.wandb")
+    for view in ([], ["--summary"], ["--keys"], ["--steps", ":"]):
+        assert call("mem.wandb", *view).stderr == "Error: mem.wandb: Input/output error\n"
+        done = call("zero.wandb", *view)
+        assert (done.exit_code, done.stderr) == (1, "Error: zero.wandb: not a file\n")
+    done = call("--follow", "pipe.wandb")
+    assert (done.exit_code, "--follow - < PIPE" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("steps", "says"), [("-3:", "from the end"), ("5:2", "no step"), ("4:4", "no step")])
+def test_ranges_of_no_steps_are_refused(here, steps, says):
+    """They are no wish to see nothing: somebody thinks of the end, or of the wrong order."""
+    simple_run(here / "wandb")
+    done = call(f"--steps={steps}", "a1b2c3d4")
+    assert (done.exit_code, says in done.stderr) == (2, True)
