@@ -24,6 +24,8 @@ BLOCKS = 96
 """Blocks between these: 96 of a log of 500,000 rows have some 6,000 of them, more than a terminal has columns of dots."""
 SMALL = 8 << 20
 """Bytes; logs up to this are read whole in about the time that a preview takes."""
+_ROWS_OF_A_BLOCK = 8  # rows that are wider than to let a block have so many are looked at in several blocks together
+_HEAD_MOST = 4 << 20  # bytes in which to look for the first two rows
 _KINDS = frozenset({"history", "stats"})
 
 
@@ -53,22 +55,30 @@ def preview(logs: Sequence[Path], *, blocks: int = BLOCKS, small: int = SMALL) -
     return reading
 
 
-def places(size: int, blocks: int) -> list[tuple[int, int]]:
-    """The ranges of a log of that size that are looked at, ascending: offset and end, each on block edges but the last end."""
+def places(size: int, blocks: int, width: int = 1, head: int = HEAD_BLOCKS) -> list[tuple[int, int]]:
+    """The ranges of a log of that size that are looked at, ascending: offset and end, each on block edges but the last end.
+
+    Args:
+        size: bytes.
+        blocks: about how many lie between beginning and end.
+        width: how many of them lie together.
+        head: blocks of the beginning.
+    """
     last = -(-size // BLOCK_SIZE)
-    if last <= HEAD_BLOCKS + TAIL_BLOCKS + blocks:
+    parts = max(4, blocks // width) if width > 1 else blocks
+    first_of_tail = last - max(TAIL_BLOCKS, width)
+    room = first_of_tail - head
+    if room <= parts * width:
         return [(0, size)]
-    first_of_tail = last - TAIL_BLOCKS
-    room = first_of_tail - HEAD_BLOCKS
-    # In the middle of equal parts.
-    chosen = [HEAD_BLOCKS + room * (2 * i + 1) // (2 * blocks) for i in range(blocks)]
-    middle = [(block * BLOCK_SIZE, (block + 1) * BLOCK_SIZE) for block in chosen]
-    return [(0, HEAD_BLOCKS * BLOCK_SIZE), *middle, (first_of_tail * BLOCK_SIZE, size)]
+    # In the middle of equal shares, none of which is narrower than a part.
+    chosen = [head + (room * (2 * i + 1) // parts - width) // 2 for i in range(parts)]
+    middle = [(block * BLOCK_SIZE, (block + width) * BLOCK_SIZE) for block in chosen]
+    return [(0, head * BLOCK_SIZE), *middle, (first_of_tail * BLOCK_SIZE, size)]
 
 
 def _sample(file: BinaryIO, size: int, blocks: int, state: RunState) -> int:
     """Add the parts of one log to a state; how many bytes they have."""
-    parts = places(size, blocks)
+    parts = places(size, blocks, *_extent_of_rows(file))
     for offset, end in parts:
         file.seek(offset)
         data = file.read(end - offset)
@@ -78,19 +88,28 @@ def _sample(file: BinaryIO, size: int, blocks: int, state: RunState) -> int:
     return sum(end - offset for offset, end in parts)
 
 
+def _extent_of_rows(file: BinaryIO) -> tuple[int, int]:
+    """How many blocks together have two whole rows, if rows are wide, and how many the first two end in."""
+    ends: list[int] = []
+    for item in LogReader(file).poll():
+        if not isinstance(item, Gap) and item.kind == "history":
+            ends.append(item.end)
+        if len(ends) == 2 or (not isinstance(item, Gap) and item.end > _HEAD_MOST):
+            break
+    if len(ends) < 2:
+        return 1, HEAD_BLOCKS
+    row = ends[1] - ends[0]
+    width = -(-3 * row // BLOCK_SIZE) if row > BLOCK_SIZE // _ROWS_OF_A_BLOCK else 1
+    return width, max(HEAD_BLOCKS, -(-ends[1] // BLOCK_SIZE))
+
+
 def _add(state: RunState, batches: list[Batch], *, begins: bool, ends: bool) -> None:
     """Add the records of one part, but its last row where it may go on behind it, and rows that don't say their step."""
-    open_row = not ends
-    for batch in reversed(batches):
-        entries = batch.entries
-        if not begins and not ends:
-            entries[:] = [entry for entry in entries if entry[0] in _KINDS]
-        if open_row and (rows := [place for place, entry in enumerate(entries) if entry[0] == "history"]):
-            last = _step(batch, rows[-1])
-            # Further parts of a row have its step.
-            while rows and _step(batch, rows[-1]) == last:
-                del entries[rows.pop()]
-            open_row = not rows
+    if not (begins or ends):
+        for batch in batches:
+            batch.entries[:] = [entry for entry in batch.entries if entry[0] in _KINDS]
+    if not ends:
+        _drop_last_row(batches)
     for batch in batches:
         if not begins:
             batch.entries[:] = [
@@ -99,6 +118,22 @@ def _add(state: RunState, batches: list[Batch], *, begins: bool, ends: bool) -> 
                 if entry[0] != "history" or _step(batch, place) is not None
             ]
     state.add_batches(batches)
+
+
+def _drop_last_row(batches: list[Batch]) -> None:
+    """Take the last row away, with all of its parts, which have its step."""
+    last: bytes | None = None
+    for batch in reversed(batches):
+        for place in range(len(batch.entries) - 1, -1, -1):
+            if batch.entries[place][0] != "history":
+                continue
+            step = _step(batch, place)
+            if last is not None and step != last:
+                return
+            del batch.entries[place]
+            if step is None:
+                return
+            last = step
 
 
 def _step(batch: Batch, place: int) -> bytes | None:

@@ -147,7 +147,7 @@ def test_a_log_that_shrank_or_changed_is_not_read_on(run):
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_a_preview_shows_is_in_the_log(tmp_path, seed, parts, without_step, blocks):
     """Every point, sample and console line of a preview is one of the exact reading, whatever the rows look like."""
-    log = huge(tmp_path / "run-huge.wandb", seed=seed, rows=4500, parts=parts, without_step=without_step)
+    log = huge(tmp_path / "run-huge.wandb", seed=seed, rows=3000, parts=parts, without_step=without_step)
     exact, shown = read([log]).state, preview([log], blocks=blocks, small=0)
     assert shown.is_preview
     assert points(shown.state) <= points(exact)
@@ -168,6 +168,33 @@ def test_a_preview_has_beginning_end_and_what_lies_between(tmp_path):
     blocks = log.stat().st_size / BLOCK_SIZE
     assert max(b - a for a, b in itertools.pairwise(steps)) < 2.5 * 9000 / 12
     assert shown.sampled == pytest.approx((2 + 12 + 8) / blocks, rel=0.05)
+
+
+def test_a_preview_of_rows_wider_than_blocks_has_rows(tmp_path):
+    """Rows of 60 KB, which no block holds, are looked at in several blocks together."""
+    rng = random.Random(3)
+    rows = [logs.row(step, {"loss": rng.random(), "pad": "x" * 60_000}) for step in range(150)]
+    log = logs.make_log(tmp_path / "run-w.wandb", logs.run_record("w"), *rows, logs.exit_record())
+    shown = preview([log], blocks=40, small=0)
+    steps = [row["_step"] for row in shown.state.rows]
+    assert shown.sampled < 0.5
+    assert len(steps) >= 10
+    assert steps[0] == 0
+    assert max(after - before for before, after in itertools.pairwise(steps)) < 40
+    assert points(shown.state) < points(read([log]).state)
+
+
+def test_a_preview_of_several_logs_is_stitched(tmp_path):
+    """Of a run that was resumed, the points of all its logs are among those of the exact reading."""
+    first = huge(tmp_path / "run-1-huge" / "run-huge.wandb", rows=4000)
+    second = tmp_path / "run-2-huge" / "run-huge.wandb"
+    pad = "y" * 100
+    rows = [logs.row(step, {"loss": step / 7, "pad": pad}, start=logs.START_S + 1e4) for step in range(3000)]
+    logs.make_log(second, logs.run_record("huge", start=logs.START_S + 1e4), *rows)
+    shown, exact = preview([first, second], blocks=8, small=0), read([first, second])
+    assert points(shown.state) < points(exact.state)
+    assert shown.state.last_step == exact.state.last_step == 6999
+    assert shown.state.rows[shown.joins[0]]["_step"] == 4000
 
 
 def test_a_small_log_is_read_whole(run):
