@@ -276,7 +276,9 @@ def _value(owner: str, field: Any, value: Any) -> Any:
         return {_dotted(item): json_value(item.value_json) for item in value}
     if field.type == field.TYPE_BYTES:  # a message of switches
         names = _switches()[field.name]
-        return {names[number]: True for number in set_flags(value) if number in names}  # it has no name for retired ones
+        return {
+            names[number]: True for number in set_flags(value) if number in names
+        }  # it has no name for retired ones
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return {key: value[key] if isinstance(value[key], str) else plain(value[key]) for key in value}
     if isinstance(value, Sequence) and not isinstance(value, str):
