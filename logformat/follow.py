@@ -100,7 +100,8 @@ class Follower:
         try:
             status = self._log.stat()
         except FileNotFoundError:
-            yield f"{self._log} is gone: there is nothing more to follow"
+            if self._lives is not bool:  # it was not said yet
+                yield f"{self._log} is gone: there is nothing more to follow"
             self._lives = bool  # False
             return None
         renewed: BinaryIO | None = None

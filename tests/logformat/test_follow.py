@@ -85,6 +85,9 @@ def test_a_file_that_shrinks_is_read_again_and_said(tmp_path: Path) -> None:
     found = Scene(log, lambda: log.write_bytes(data[: first[-1].end]), appends(log, data[first[-1].end :])).watch()
     assert found == list(read_records(tmp_path / "whole.wandb"))
 
+    log.write_bytes(data[:900])
+    assert Scene(log, lambda: log.write_bytes(data[: first[-1].end])).watch() == first  # of bytes that are gone no gap
+
 
 def test_a_file_that_is_replaced_is_known_again_by_its_bytes(tmp_path: Path) -> None:
     """As rsync replaces it by a longer copy of itself; another log in its place is read from its beginning."""
@@ -109,6 +112,12 @@ def test_a_file_that_is_replaced_is_known_again_by_its_bytes(tmp_path: Path) -> 
     log.write_bytes(data[:700])
     found = Scene(log, log.unlink).watch()
     assert any("is gone" in item for item in found if isinstance(item, str))
+
+    log.write_bytes(data[:700])
+    follower = Follower(log, lives=lambda: True, sleep=lambda _: log.unlink())  # its writer has it open still
+    assert [item for item in follower.items() if isinstance(item, str)] == [
+        f"{log} is gone: there is nothing more to follow"
+    ]
 
 
 def test_packed_logs_do_not_grow(tmp_path: Path) -> None:

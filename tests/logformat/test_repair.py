@@ -188,6 +188,27 @@ def test_losses_name_records_and_steps():
     assert (before.records, before.steps) == ((1, 4), (None, 29))
 
 
+def test_losses_that_have_no_room_for_rows_or_no_numbers_name_none():
+    """Between two steps that follow each other no row is lost; where records have no numbers nobody can tell which."""
+    given = [logs.run_record("a"), logs.row(0), logs.output("x\n"), logs.row(1)]
+    for numbered in (True, False):
+        for num, record in enumerate(given, 1):
+            record.num = num if numbered else 0
+        data = bytearray(log_of(*(record.SerializeToString() for record in given)))
+        gap = read_all(bytes(data))[2]
+        data[gap.offset + 7 : gap.end] = bytes(gap.end - gap.offset - 7)
+        (loss,) = losses(read_all(bytes(data)))
+        assert (loss.records, loss.steps) == ((3, 3) if numbered else None, None)
+
+
+def test_another_version_in_the_header_is_nothing_that_others_read():
+    """The new log names version 0."""
+    data = bytearray(made(*logs.simple_records()))
+    data[6] = 3
+    found, items = repaired(bytes(data))
+    assert (found.is_sound, found.header_version, len(items)) == (False, 3, found.records)
+
+
 class TestFiles:
     """New run directories and files."""
 
