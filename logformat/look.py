@@ -42,7 +42,7 @@ TRAILER = -1
 """In place of a chunk's type: it is none, and nothing is lost."""
 
 _FULL, _FIRST, _LAST = int(ChunkType.FULL), int(ChunkType.FIRST), int(ChunkType.LAST)
-_PARTS = {int(ChunkType.MIDDLE), _LAST}
+_PARTS, _BEGUN = {int(ChunkType.MIDDLE), _LAST}, {_FIRST, int(ChunkType.MIDDLE)}
 _MAX_PAYLOAD = BLOCK_SIZE - CHUNK_HEADER_SIZE
 _EFFORT = 16 * BLOCK_SIZE  # bytes that may be summed for one damaged block: it is hostile, or hopeless, beyond that
 _SECTOR = 512  # bytes that a disk writes at once, at least
@@ -249,9 +249,9 @@ class Looker:
         if mended is not None:
             return mended
         # The next record's number proves the length; else a wrong one may have met a chunk by chance, and passed others over.
-        return (
-            Look(end, GapReason.BAD_CRC, passed=True) if following is not None and following - 1 == due.exact else None
-        )
+        if due.is_one_behind(following):
+            return Look(end, GapReason.BAD_CRC, passed=True)
+        return None
 
     def _mended(self, window: Window, at: int, end: int, due: int | None, following: int | None) -> Look | None:
         """The chunk from `at` to `end` with the one bit turned back that its checksum tells of, and proves."""
@@ -284,7 +284,7 @@ class Looker:
             place = None
         elif place is None:
             place = self._behind_header(window, edge)
-        if place is None and not is_doubtful and self._good(window, edge) is None:
+        if place is None and self._good(window, edge) is None:
             place = next(self._places_across(window, at + 1, edge), None)
         ends = [place] if place is not None else range(max(body, stop - CHUNK_HEADER_SIZE + 1), stop + 1)
         if 1 <= kind <= _LAST:
@@ -311,33 +311,39 @@ class Looker:
         """
         first, begin = None, at + 1
         while (place := next(self._places(window, begin, stop, due, at), None)) is not None:
-            found, begin = self._in_chain(window, place, stop, due)
+            found, begin, is_begun = self._in_chain(window, place, stop, due)
             if found is not None:
                 return found, False
             first = place if first is None else first
-            if stop - begin < CHUNK_HEADER_SIZE:  # no chunk within another one ends where the block does
-                return first, False
+            if stop - begin < CHUNK_HEADER_SIZE and (is_begun or not self._is_part(window, stop)):
+                return first, False  # as the chunks of a block end, and hardly ever those within another one
         return first, first is not None
 
-    def _in_chain(self, window: Window, at: int, stop: int, due: Due) -> tuple[int | None, int]:
-        """Where the log goes on in the chunks that chain from `at` on, if it does; and where they end.
+    def _in_chain(self, window: Window, at: int, stop: int, due: Due) -> tuple[int | None, int, bool]:
+        """Where the log goes on in the chunks that chain from `at` on, if it does; where they end, and if within a record.
 
         Where their numbers do not follow each other, a log that a record holds may end, and the one that holds it go on:
         with the lowest number of those that fit, as all behind it are higher.
         """
         start, found, lowest, before = at, None, 0, None
-        has_numbers = is_judged = False
+        has_numbers = is_judged = is_begun = False
         begun = at
         while stop - at >= CHUNK_HEADER_SIZE and (chunk := self._good(window, at)) is not None:
-            number = _number(chunk)
+            number = _number(chunk) if due.last is not None else None
             if number is not None:
                 if before is not None and number != before + 1:
                     start, is_judged = at, False
                 if not is_judged and due.fits(number, window.base + at) and (found is None or number <= lowest):
                     found, lowest = start, number
                 before, has_numbers, is_judged = number, True, True
+            is_begun = chunk[0] in _BEGUN
             at += CHUNK_HEADER_SIZE + len(chunk[1])
-        return found if has_numbers else begun, at
+        return found if has_numbers else begun, at, is_begun
+
+    def _is_part(self, window: Window, at: int) -> bool:
+        """Whether the rest of a record lies at `at`."""
+        chunk = self._good(window, at)
+        return chunk is not None and chunk[0] in _PARTS
 
     def _goes_on(self, window: Window, edge: int, due: Due) -> bool:
         """Whether the next block begins with what belongs behind a record that is damaged in this one."""

@@ -29,6 +29,10 @@ class Due(NamedTuple):
     passed: range = range(0)
     """Numbers before the last ones that were not read: if what was read lies in the wrong place, they are still to come."""
 
+    def is_one_behind(self, num: int | None) -> bool:
+        """Whether a record of this number is the next but one, so that what lies before it is one record."""
+        return num is not None and self.last is not None and num - 1 in {self.exact, self.last + 1}
+
     def fits(self, num: int, offset: int) -> bool:
         """Whether a record of this number may be the first one behind damage, at `offset`."""
         if self.last is None or num in self.passed:
