@@ -34,14 +34,23 @@ class Usage:
     code: int
 
 
-def measure(command: Sequence[str | Path], *, env: dict[str, str] | None = None, cwd: Path | None = None) -> Usage:
-    """Run `command`; CPU seconds and peak memory are those of its whole process tree, polled every 20 ms."""
+def measure(
+    command: Sequence[str | Path],
+    *,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    keeps_output: bool = True,
+) -> Usage:
+    """Run `command`; CPU seconds and peak memory are those of its whole process tree, polled every 20 ms.
+
+    What it prints is read when it has ended, so it may not be more than a pipe holds, unless it is thrown away.
+    """
     began = time.perf_counter()
     process = subprocess.Popen(
         [str(part) for part in command],
         env=clean_environment(env),
         cwd=cwd,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.PIPE if keeps_output else subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         text=True,
     )
