@@ -39,7 +39,12 @@ class OneReading:
         self._ahead = open_ahead(self.file, self._size)
         self.begin_block: Callable[[], tuple[bytes | None, bytes] | None] = lambda: None
         """The one of whoever takes the batches, see `Taker`; as long as it is not known there are no regions."""
-        self._batches = scan.stream(self.file, self._ahead, lambda: self.begin_block())  # noqa: PLW0108 - the one of then
+        self._batches = scan.stream(
+            self.file,
+            self._ahead,
+            lambda: self.begin_block(),  # noqa: PLW0108 - the one of then
+            young=young,
+        )
         self.is_over = False
         """The log was read to its end."""
 

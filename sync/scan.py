@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from ..logformat import Batch, Gap, GapReason, LogReader, Record, RunState, WireError
 from ..logformat.bulk import FoldBlock, FoldRows, fold_in_blocks
@@ -23,6 +23,8 @@ from .cursor import Lines
 from .lines import Console
 from .region import Region
 from .report import counted, shorten
+
+_Found = TypeVar("_Found", bound=Batch | Gap | Region)
 
 _ROWS = {"history", "summary"}  # kinds of records that rows are made of
 _DIVIDING = {"header", "run"}  # what stands before rows; between them it may begin another count of steps
@@ -162,7 +164,7 @@ class Scan:
                 self._reader = LogReader(file)
             else:
                 self._reader.go_on(file)
-            self._take(self._reader)
+            self._take(self._reader, young=young)
             return self.end(file, Facts(self._log), young=young)
 
     def stream(
@@ -170,6 +172,8 @@ class Scan:
         file: BinaryIO,
         ahead: Ahead | None = None,
         rows: Callable[[], tuple[bytes | None, bytes] | None] = lambda: None,
+        *,
+        young: bool,
     ) -> Iterator[Batch | Region]:
         """As `read` for the first time without `fold_rows`, batch by batch: each is given on once it was taken in.
 
@@ -182,7 +186,7 @@ class Scan:
         self._state.files = self._files
         self._reader = LogReader(file)
         has_rows = False
-        for found in batches(self._reader, ahead, rows):
+        for found in self._to_the_end(self._reader, batches(self._reader, ahead, rows), young=young):
             if isinstance(found, Gap):
                 self._state.add(found)
                 continue
@@ -225,9 +229,18 @@ class Scan:
         _judge_gaps(facts, gaps if tail is None else [*gaps, tail], young=young, grown=grown)
         return facts
 
-    def _take(self, reader: LogReader) -> None:
+    def _to_the_end(self, reader: LogReader, found: Iterator[_Found], *, young: bool) -> Iterator[_Found | Batch | Gap]:
+        """What was found, and then what stands behind damage near the end of a log that nobody writes any more.
+
+        Of a log that grows, only the block's next bytes tell how much of it is damaged. No such reading is kept for a next pass.
+        """
+        yield from found
+        if reader.rest() is not None and (not young or self._state.exit_code is not None):
+            yield from reader.batches()
+
+    def _take(self, reader: LogReader, *, young: bool) -> None:
         """Take in what came since the last time."""
-        for batch in reader.poll_batches():
+        for batch in self._to_the_end(reader, reader.poll_batches(), young=young):
             if isinstance(batch, Gap):
                 self._state.add(batch)
                 continue

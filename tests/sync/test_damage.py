@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runferry.logformat import load
+from runferry.logformat import Record, load, read_records
 from runferry.sync import UsageError, Verdict
 from support import logs
 from support.syncrig import Rig, marker
@@ -170,3 +170,60 @@ def test_a_torn_end_that_was_taken_for_unfinished_is_damage_once_the_run_is_dead
 
     assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
     assert not marker(log).exists()
+
+
+def hole_before(data: bytearray, at: int) -> None:
+    """Zeros where a record began, so that all behind it lie in the last, incomplete block."""
+    data[at : at + 5] = bytes(4096)
+
+
+def lost_length_and_checksum(data: bytearray, at: int) -> None:
+    data[at + 2 : at + 6] = b"\x5a\xa5\xff\x7f"
+
+
+def lost_header(data: bytearray, at: int) -> None:
+    data[at : at + 7] = b"\xa5\x5a" * 3 + b"\x01"
+
+
+@pytest.mark.parametrize("exit_code", [0, None], ids=["ended", "killed"])
+@pytest.mark.parametrize("damage", [hole_before, lost_length_and_checksum, lost_header])
+def test_rows_behind_damage_in_the_last_block_are_sent_once_nobody_writes(
+    rig: Rig, damage: Callable[[bytearray, int], None], exit_code: int | None
+) -> None:
+    """All that a reader finds there arrives, also of a killed run; the verdict names bytes within the log; nothing twice."""
+    log = rig.run(rows=40, exit_code=exit_code)
+    records = [item for item in read_records(log) if isinstance(item, Record)]
+    rows = [item for item in records if item.kind == "history"]
+    data = bytearray(log.read_bytes())
+    damage(data, rows[10].offset)
+    log.write_bytes(data)
+    rig.settle(log, age=5000)
+    readable = load(log).rows
+    assert 20 < len(readable) < 40
+
+    report = rig.sync()
+
+    assert rig.backend.runs["a1b2c3d4"].rows == readable
+    assert (rig.only(report).verdict, report.exit_code) == (Verdict.PARTIAL, 1)
+    assert f"bytes {rows[10].offset}-" in rig.only(report).reason
+    rig.backend.forget()
+    assert rig.only(rig.sync()).verdict is Verdict.PARTIAL
+    assert rig.backend.requests == []
+
+
+def test_rows_behind_damage_in_the_last_block_of_a_live_log_wait(rig: Rig) -> None:
+    """While its writer lives, more bytes may tell what stands there; once it is dead they are sent."""
+    log = rig.run(rows=40, exit_code=None)
+    rows = [item for item in read_records(log) if isinstance(item, Record) and item.kind == "history"]
+    data = bytearray(log.read_bytes())
+    hole_before(data, rows[10].offset)
+    log.write_bytes(data)
+    rig.settle(log, age=1)
+    rig.sync()
+    assert len(rig.backend.runs["a1b2c3d4"].rows) == 10
+
+    rig.settle(log, age=5000)
+    report = rig.sync()
+
+    assert rig.backend.runs["a1b2c3d4"].rows == load(log).rows
+    assert rig.only(report).verdict is Verdict.PARTIAL

@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
-from runferry.logformat import FILE_HEADER, read_records
+from runferry.logformat import FILE_HEADER, load, read_records
 from runferry.sync import integrity
 from runferry.sync.clock import SystemClock
 from runferry.sync.integrity import State, verify_log, verify_logs
@@ -72,6 +72,20 @@ def test_states(tmp_path: Path) -> None:
         assert judge(log).state is State.UNREADABLE
     log.unlink()
     assert (judge(log).state, judge(log).is_whole) == (State.UNREADABLE, False)
+
+
+def test_a_hole_before_the_last_records_is_damage_and_no_torn_end(tmp_path: Path) -> None:
+    """What stands behind it is read and counted, though its block is not complete: the log has ended."""
+    log, data, items = whole(tmp_path)
+    rows = [item for item in items if item.kind == "history"]
+    data[rows[2].offset : rows[2].offset + 9] = bytes(8192)
+    log.write_bytes(data)
+    logs.set_age(log, 3600)
+
+    found = judge(log)
+
+    assert (found.state, found.rows) == (State.DAMAGED, len(load(log).rows))
+    assert 4 < found.rows <= 8
 
 
 def test_headers(tmp_path: Path) -> None:

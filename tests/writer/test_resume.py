@@ -691,8 +691,8 @@ def test_a_killed_run_goes_on_in_a_new_log(tmp_path):
     assert segment(tmp_path, "must", 5) == ["30", "30", "True"]
 
     first, second = map(load, in_order(tmp_path))
-    assert [row["_step"] for row in first.rows + second.rows] == list(range(35))
-    runtimes = [row["_runtime"] for row in first.rows + second.rows]
+    assert [row["_step"] for row in (*first.rows, *second.rows)] == list(range(35))
+    runtimes = [row["_runtime"] for row in (*first.rows, *second.rows)]
     assert runtimes == sorted(runtimes)
     assert (second.info.starting_step, second.info.resume, second.info.run_id) == (30, True, "seg")
     both = RunState().add_all(item for log in in_order(tmp_path) for item in read_records(log))
