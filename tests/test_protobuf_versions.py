@@ -21,21 +21,23 @@ def test_the_log_format_works_with_every_protobuf_generation(version, tmp_path):
     """The tests of the format and of what the writer records pass in an environment with that protobuf, and no other copy of it."""
     environment = ROOT / f".venv-protobuf-{version}"
     python = environment / "bin" / "python"
-    if not (environment / "ready.stamp").exists():
+    needs = [
+        f"protobuf=={version}.*",
+        "orjson",
+        "psutil",
+        "click",
+        "rich",
+        "hypothesis",
+        "pytest",
+        "pytest-timeout",
+        "nvidia-ml-py",
+        "zstandard",
+    ]
+    stamp = environment / "ready.stamp"
+    if not stamp.exists() or stamp.read_text() != " ".join(needs):
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        needs = [
-            f"protobuf=={version}.*",
-            "orjson",
-            "psutil",
-            "click",
-            "rich",
-            "hypothesis",
-            "pytest",
-            "pytest-timeout",
-            "nvidia-ml-py",
-        ]
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needs], check=True)
-        (environment / "ready.stamp").touch()
+        stamp.write_text(" ".join(needs))
     (tmp_path / "runferry").symlink_to(ROOT)
     found = subprocess.run(
         [python, "-c", "import google.protobuf; print(google.protobuf.__version__)"],

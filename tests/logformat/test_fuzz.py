@@ -1,6 +1,6 @@
 """Whatever bytes come, in whatever order: no exception, no wrong record, and every byte told of.
 
-`benchmarks/fuzz_reader.py` does the same by mutation, millions of times.
+`benchmarks/fuzz_reader.py` does the same by mutation, as often as it is told.
 """
 
 from __future__ import annotations
