@@ -3,6 +3,7 @@
 | given | becomes |
 |---|---|
 | a bundle, or a volume of one | a folder with its runs |
+| a log or folder in a bundle (`runs.tar.zst:run-x`) | that, in such a folder |
 | a log packed with gzip or zstd | a folder with that log |
 | `-`, a named pipe | what it holds: a bundle, or a log, packed or not |
 | a URL (`scheme://..`) | a copy of what lies there, and of that what stands above |
@@ -22,7 +23,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from ..logformat import head_of, log_name, run_id_of, valid_run_id
@@ -60,6 +61,12 @@ class Opened:
             if (source := self.sources.get(made)) is not None:
                 return source if made == place else f"{source}:{place.relative_to(made).as_posix()}"
         return os.fspath(path)
+
+    def in_words(self, text: str) -> str:
+        """A text in which paths are called as `shown` does it: a problem that a reader of plain paths told."""
+        for made, source in self.sources.items():
+            text = text.replace(f"{made}{os.sep}", f"{source}:").replace(str(made), source)
+        return text
 
 
 @contextlib.contextmanager
@@ -125,8 +132,10 @@ class _Opener:
         if is_remote(source) and path.is_dir():
             self.found.sources[path] = name
             return path
-        if is_bundle(path) or ((path.name.endswith(SUMS) or not path.exists()) and _has_volumes(path)):
+        if _holds_bundle(path):
             return self._bundle(path, name)
+        if not is_remote(source) and (inner := self._in_bundle(name)) is not None:
+            return inner
         head = _head(path)
         if head.startswith((GZIP, ZSTD)):
             return self._packed_log(path, name)
@@ -186,6 +195,21 @@ class _Opener:
         self.found.problems += [f"{name}: {file.name}: {file.reason}" for file in done.bad]
         return place.folder
 
+    def _in_bundle(self, name: str) -> Path | None:
+        """The log or folder that `BUNDLE:PLACE` names, unless there is such a file; None: it names no bundle.
+
+        Raises:
+            BundleError: the bundle has no such place, or is refused.
+        """
+        source, _, place = name.rpartition(":")
+        if not source or not place or os.path.lexists(name) or not _holds_bundle(Path(source)):
+            return None
+        folder = self._bundle(Path(source), source)
+        wanted = PurePosixPath(place)
+        if wanted.is_absolute() or ".." in wanted.parts or not (folder / wanted).exists():
+            raise BundleError(f"{name}: nothing of that name in the bundle: see `runferry unpack {source} --list`")
+        return folder / wanted
+
     def _packed_log(self, path: Path, name: str) -> Path:
         """A folder with the one log that was packed; the log."""
         place = self._place(sha256_of(path) if self._lasting is not None else "")
@@ -229,6 +253,10 @@ def _named(source: str, problem: str) -> str:
     """A problem with the source that has it in front, once: those of bundles begin with the name of a file."""
     own = source.replace("\\", "/").rpartition("/")[2]
     return f"{source}: {problem.removeprefix(f'{source}: ').removeprefix(f'{own}: ')}"
+
+
+def _holds_bundle(path: Path) -> bool:
+    return is_bundle(path) or ((path.name.endswith(SUMS) or not path.exists()) and _has_volumes(path))
 
 
 def _has_volumes(path: Path) -> bool:

@@ -93,11 +93,13 @@ def command(
     is_piped = str(out) == "-"
     say = Printer()
 
-    def told(outcome: Outcome) -> None:
-        _tell(say, outcome, as_json=as_json and not is_piped, is_piped=is_piped)
-
     try:
         with opened_paths(paths or (Path("wandb"),)) as found:
+
+            def told(outcome: Outcome) -> None:
+                outcome.problems = [found.in_words(problem) for problem in outcome.problems]
+                _tell(say, outcome, as_json=as_json and not is_piped, is_piped=is_piped)
+
             outcomes = export(
                 found.paths,
                 str(out),

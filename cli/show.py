@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..logformat import Gap, find_logs, in_order, latest_run, log_name, siblings
+from ..logformat import Gap, find_logs, in_order, latest_run, log_name, run_id_of, siblings
 from ..logformat.anatomy import AnatomyReader
 from ..logformat.follow import Follower, PackedError, PipeFollower
 from ..logformat.rowstream import stream_rows
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["command", "status_of"]
 
 PIPE = "-"
+_NAMED = 5
+"""Logs that an error names, where one is to be chosen."""
 _BUNDLE = b"\x5b\x2a\x4d\x18"  # a bundle begins with a label, which zstd skips
 
 
@@ -119,19 +121,35 @@ class _View:
         if self._follow and any(Path(path).is_fifo() for path in paths):
             raise click.UsageError("--follow: a pipe is followed as standard input: runferry show --follow - < PIPE")
         with opened_paths(_named(paths)) as opened:
-            found = [(path, _one_log(path)) for path in opened.paths]
+            found = [(path, _one_log(path, opened)) for path in opened.paths]
+            for path, log in found:
+                self._tell_choice(path, log, opened)
             if self._follow and opened.sources:
                 raise click.UsageError("--follow: what is packed does not grow as a log does")
             if self._follow:
                 return self._follow_log(found[0][1], opened)
             if self.is_of_one_log:
                 return self._records(found[0][1], opened.shown(found[0][1])) or bool(opened.problems)
-            logs = _logs_of_run(found)
+            logs = _logs_of_run(found, opened)
             if self._summary:
                 lost = print_summary(logs, opened.shown, as_json=self._as_json, stale_after=self._stale_after)
             else:
                 lost = self._rows_of(logs, opened)
             return lost or bool(opened.problems)
+
+    def _tell_choice(self, path: Path, log: Path, opened: Opened) -> None:
+        """Say which of the runs in a bundle is shown: unlike those in a folder, nobody sees the others."""
+        if path not in opened.sources or path.is_file():
+            return
+        logs = find_logs(path)
+        runs = {run_id_of(other) for other in logs}
+        held = f"{len(runs)} runs" if len(runs) > 1 else f"{len(logs)} logs of a run"
+        if len(runs) > 1 or (len(logs) > 1 and self.is_of_one_log):
+            name = opened.shown(log)
+            click.echo(
+                printable(f"{opened.shown(path)}: {held} in it; shown is {name}, and others can be named like it"),
+                err=True,
+            )
 
     def _check(self, steps: Any) -> None:
         """Refuse what does not go together."""
@@ -228,7 +246,7 @@ class _View:
         def tell(log: Path, gap: Gap) -> None:
             damage.add(gap, opened.shown(log), is_loss=not self._is_in_flight(log, gap))
 
-        rows = named_errors(stream_rows(logs, tell), str(logs[0]))
+        rows = named_errors(stream_rows(logs, tell), opened.shown(logs[0]))
         if self._keys:
             if not print_keys(rows, self._choice, as_json=self._as_json):
                 click.echo("no such key" if self._choice.is_picky else "no rows", err=True)
@@ -260,27 +278,32 @@ def _fail(problem: str) -> NoReturn:
     sys.exit(1)
 
 
-def _logs_of_run(named: Sequence[tuple[Path, Path]]) -> list[Path]:
+def _logs_of_run(named: Sequence[tuple[Path, Path]], opened: Opened) -> list[Path]:
     """The logs to fold, of paths and the log of each: what is named as a log stands for itself alone."""
     try:
         return in_order([log for path, found in named for log in ([found] if path == found else siblings(found))])
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(printable(opened.in_words(str(error)))) from error
 
 
-def _one_log(path: Path) -> Path:
-    folder = latest_run(path) if path.is_dir() and not list(path.glob("*.wandb")) else path
+def _one_log(path: Path, opened: Opened) -> Path:
+    folder = latest_run(path) if path.is_dir() and not list(path.glob("*.wandb")) else None
+    name = printable(opened.shown(path))
     shut: list[OSError] = []
     try:
         logs = find_logs(folder or path, unreadable=shut.append)
     except FileNotFoundError:
-        raise click.UsageError(f"{path}: neither a path here nor the id of a run in ./wandb") from None
+        raise click.UsageError(f"{name}: neither a path here nor the id of a run in ./wandb") from None
     if not logs and shut:
-        _fail(f"{shut[0].filename}: the folder cannot be read ({shut[0].strerror})")
+        _fail(f"{opened.shown(shut[0].filename)}: the folder cannot be read ({shut[0].strerror})")
     if not logs:
-        raise click.UsageError(f"{path}: no log (run-<id>.wandb) here")
+        raise click.UsageError(f"{name}: no log (run-<id>.wandb) here")
     if len(logs) > 1:
-        raise click.UsageError(f"{path}: {len(logs)} logs here; name one, or list them with `runferry ls {path}`")
+        first = ", ".join(printable(opened.shown(log)) for log in logs[:_NAMED])
+        more = f" and {len(logs) - _NAMED} more" if len(logs) > _NAMED else ""
+        raise click.UsageError(
+            f"{name}: {len(logs)} logs here; name one ({first}{more}), or list them with `runferry ls {name}`"
+        )
     if logs[0].exists() and not logs[0].is_file():  # a device may have no end
-        _fail(f"{logs[0]}: not a file")
+        _fail(f"{opened.shown(logs[0])}: not a file")
     return logs[0]

@@ -102,6 +102,24 @@ def test_a_named_pipe_is_read_as_standard_input(log, tmp_path, kind):
     writer.join()
 
 
+@pytest.mark.parametrize("kind", ["bundle", "name of volumes"])
+def test_a_place_in_a_bundle_is_named_behind_a_colon(log, tmp_path, kind):
+    """A log, or a folder; nothing outside, and no file that has such a name is hidden by it."""
+    packed = PACKINGS[kind](log, tmp_path)
+    for place in (log.parent.name, f"{log.parent.name}/{log.name}"):
+        with opened(f"{packed}:{place}") as found:
+            assert load(found.paths[0]).row_count == 5
+            assert found.shown(found.paths[0]) == f"{packed}:{place}"
+            assert found.in_words(f"{found.paths[0]}: bad") == f"{packed}:{place}: bad"
+    for place in ("nothing", "..", f"../{tmp_path.name}", "/etc"):
+        with pytest.raises(BundleError, match="nothing of that name in the bundle"), opened(f"{packed}:{place}"):
+            pass
+    plain = tmp_path / f"{packed.name}:{log.parent.name}"
+    plain.mkdir()
+    with opened(plain) as found:
+        assert found.paths == [plain]
+
+
 def test_plain_paths_stay_what_they_are(log, tmp_path):
     """Logs, folders, what is not there, and files that are something else: the command itself says what is wrong."""
     (tmp_path / "text").write_text("no log")

@@ -83,6 +83,26 @@ def test_bundles_packed_logs_and_pipes_are_read(here):
     assert json.loads((here / "out" / "a" / "run.json").read_text())["logs"][0].startswith("runs.tar.zst:")
 
 
+def test_problems_of_logs_in_a_bundle_call_them_as_the_user_does(here):
+    """As text and as JSON: where the bundle was unpacked for the moment tells nobody anything."""
+    for second in (20, 30):
+        log = here / "two" / f"run-20260921_1413{second}-b" / "run-b.wandb"
+        logs.make_log(log, logs.run_record("b"), logs.row(0, {"x": second}))
+    pack([here / "two"], here / "b.tar.zst")
+
+    code, _, errors = call("b.tar.zst", "--to", "csv")
+    said = json.loads(call("b.tar.zst", "--to", "csv", "--json")[1].splitlines()[0])
+
+    (problem,) = said["problems"]
+    one, other = (f"b.tar.zst:run-20260921_1413{second}-b/run-b.wandb" for second in (20, 30))
+    assert code == 1
+    assert "differs from" in problem
+    assert one in problem
+    assert other in problem
+    assert problem in errors
+    assert "runferry-" not in errors + problem
+
+
 def test_runs_of_a_store_are_read(here):
     """A folder of runs at a URL, as if it lay here."""
     store = fsspec.filesystem("memory")

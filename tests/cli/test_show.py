@@ -115,6 +115,55 @@ def test_a_summary_says_that_the_run_record_is_missing(here):
     assert "run      x  (no run record)\n" in call("--summary", log).stdout
 
 
+def test_of_loose_logs_in_a_bundle_one_is_to_be_named(here):
+    """The error calls bundle and logs as the user does, in a way that `show` takes; many are not listed to the end."""
+    for number in range(7):
+        logs.make_log(here / "loose" / f"run-x{number}.wandb", logs.run_record(f"x{number}"), logs.row(0))
+    CliRunner().invoke(group, ["pack", "loose", "-o", "b.tar.zst"])
+
+    for view in ([], ["--summary"], ["--keys"], ["--steps", "0:"]):
+        done = call(*view, "b.tar.zst")
+        assert done.exit_code == 2
+        assert "b.tar.zst: 7 logs here; name one (b.tar.zst:run-x0.wandb, " in done.stderr
+        assert "b.tar.zst:run-x4.wandb and 2 more), or list them with `runferry ls b.tar.zst`" in done.stderr
+        assert "runferry-" not in done.stderr
+    assert lines(call("--summary", "--json", "b.tar.zst:run-x3.wandb"))[0]["run"] == "x3"
+
+
+def test_of_runs_in_a_bundle_the_one_that_is_shown_is_said(here):
+    """And any other is shown by naming its folder, or its log."""
+    simple_run(here / "wandb", run_id="a")
+    simple_run(here / "wandb", run_id="b")
+    CliRunner().invoke(group, ["pack", "wandb", "-o", "b.tar.zst"])
+    folder = "b.tar.zst:run-20260921_141320"
+
+    for view in ([], ["--summary"], ["--keys"]):
+        done = call(*view, "b.tar.zst")
+        assert done.exit_code == 0
+        assert done.stderr.startswith(f"b.tar.zst: 2 runs in it; shown is {folder}-b/run-b.wandb, and others can")
+    for place in (f"{folder}-a", f"{folder}-a/run-a.wandb"):
+        done = call("--summary", "--json", place)
+        assert (lines(done)[0]["run"], done.stderr) == ("a", "")
+    wrong = call(f"{folder}-c")
+    assert (wrong.exit_code, "nothing of that name in the bundle" in wrong.stderr) == (1, True)
+
+
+def test_of_a_resumed_run_in_a_bundle_the_log_that_is_shown_is_said(here):
+    """Records are those of one log; a summary is of all logs of the run, so there is nothing to say."""
+    for second in (20, 30):
+        logs.make_log(
+            here / "wandb" / f"run-20260921_1413{second}-a" / "run-a.wandb",
+            logs.run_record("a", start=1_790_000_000 + second),
+            logs.row(second),
+        )
+    CliRunner().invoke(group, ["pack", "wandb", "-o", "b.tar.zst"])
+
+    assert call("b.tar.zst").stderr.startswith(
+        "b.tar.zst: 2 logs of a run in it; shown is b.tar.zst:run-20260921_141330-a/"
+    )
+    assert call("--summary", "b.tar.zst").stderr == ""
+
+
 def test_whatever_holds_a_log(here):
     """Packed, piped, bundled: the same records, by their user's names."""
     log = simple_run(here / "wandb")
