@@ -17,7 +17,7 @@ from ..logformat.values import loads
 from ..sync.errors import UsageError
 from ..sync.plan import LogHead, survey
 from ..sync.report import counted
-from .paths import Source
+from .paths import Source, is_special
 from .showrecords import named_errors
 from .sources import opened_paths
 from .text import plain_json, printable, when
@@ -85,7 +85,7 @@ class _Grep:
         self._names_runs = len(heads) > 1
         for head in heads:
             log, name = head.path, self._opened.shown(head.path)
-            if log.exists() and not (log.is_file() or log.is_dir()):  # a pipe would be waited for
+            if is_special(log):
                 self._complain(f"{name}: not a file")
                 continue
             try:
@@ -138,7 +138,7 @@ class _Grep:
     def _text_line(self, hit: Hit, run: str) -> str:
         line, step, values = hit.said
         parts = [run] if self._names_runs else []
-        parts.append(when(line.timestamp_ns / 1e9) if 0 < line.timestamp_ns < 1e20 else f"{'-':<19}")
+        parts.append(when(in_seconds(line.timestamp_ns)) if 0 < line.timestamp_ns < 1e20 else f"{'-':<19}")
         parts.append("before the first step" if step is None else f"step {step}")
         parts += [f"{key}={values[key].decode('utf-8', 'replace')[:40]}" for key in self._keys if key in values]
         sign = f"{line.stream[3:]}{'|' if hit.matches else '-'}"

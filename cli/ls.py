@@ -20,7 +20,7 @@ from ..sync.liveness import Liveness
 from ..sync.plan import LogHead, read_head, shut_folder
 from ..sync.report import counted, elapsed
 from ..sync.status import sync_status
-from .paths import Source
+from .paths import Source, is_special
 from .sources import opened_paths
 from .text import PIPE_WIDTH, plain_json, printable, size, stale_after_option
 
@@ -107,8 +107,8 @@ def _head(log: Path) -> Head:
 
 
 def _be_a_file(log: Path) -> None:
-    """Raise OSError where a log is a pipe, which would be waited for, or a device."""
-    if log.exists() and not (log.is_file() or log.is_dir()):
+    """Raise OSError where it is none."""
+    if is_special(log):
         raise OSError("not a file")
 
 

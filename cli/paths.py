@@ -8,6 +8,11 @@ from typing import Any
 import click
 
 
+def is_special(path: Path) -> bool:
+    """Whether something is there that is neither a file nor a folder: a pipe would be waited for, a device may have no end."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 class SomePath(click.Path):
     """A path that is not empty: `"$FOLDER"` of a variable that is not set is no wish for the folder that one is in."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..sync.report import counted
-from .paths import Source
+from .paths import Source, is_special
 from .sources import opened_paths
 from .text import JsonCommand, Printer, plain_json, printable, span, stale_after_option
 
@@ -99,7 +99,7 @@ def _one(log: Path, opened: Opened, options: dict[str, Any]) -> tuple[str, Repai
 
     output: Path = options["output"]
     wishes = Wishes(options["run_id"] or "", options["entity"], options["project"], options["exit_code"])
-    if log.exists() and not (log.is_file() or log.is_dir()):  # a pipe would be waited for
+    if is_special(log):
         return "failed", None, "not a file"
     try:
         alive = Liveness(SystemClock()).is_alive(log, log.stat().st_mtime, options["stale_after"])  # before it is read
